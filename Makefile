@@ -30,8 +30,8 @@ soak: $(DEV) ## random kills of processes, and more schedules of faults than the
 audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, proofs not reached
 	$(BIN)/masquerade audit --quick
 
-compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-whitened); needs docker
-	@docker/run $(PARTIES) $(PROTOCOL)
+compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-whitened CALIBRATION=proven); needs docker
+	@docker/run $(PARTIES) $(PROTOCOL) $(CALIBRATION)
 
 check: $(DEV) ## format, lint, types, import contracts, protocols' names, packaging, spelling
 	$(BIN)/ruff format --check
@@ -42,7 +42,7 @@ check: $(DEV) ## format, lint, types, import contracts, protocols' names, packag
 	$(BIN)/validate-pyproject pyproject.toml
 	$(BIN)/codespell
 
-bench: $(DEV) ## naive phe and ours, measured in the same run
+bench: $(DEV) ## naive phe and ours, measured in the same run (ARGS=--short: half a minute, for a busy machine)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 wheel: $(DEV) ## wheel and sdist in empty environments: lowest and newest dependencies, each Python that is there
@@ -56,7 +56,7 @@ bundle: $(DEV) ## dist/masquerade-...tar.gz, with which a site installs without 
 
 docs: $(DEV) ## the site in build/docs, with its notebooks, doctests and links; and every command that the pages show
 	$(BIN)/sphinx-build -q -W --keep-going -c docs -b html -d build/doctrees . build/docs
-	$(BIN)/sphinx-build -q -W -D nb_execution_mode=off -c docs -b doctest -d build/doctrees-doctest . build/doctest
+	$(BIN)/sphinx-build -q -W -c docs -b doctest -d build/doctrees . build/doctest
 	$(BIN)/python docs/commands.py
 
 lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes

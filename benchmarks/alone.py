@@ -11,16 +11,19 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
+from typing import Never
 
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from benchmarks.measure import KEY_BITS, Yardstick
 from benchmarks.meter import ARITHMETIC, BOXES, Meter, MeteredRole, MeteredSeat, MeteredTable
-from masquerade_core.seat import Once
+from masquerade_core.effects import Effect, Join, Once
+from masquerade_core.special import load_bare
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, replay
+from masquerade_core.words import listed
 from masquerade_protocols.psgd import roles as psgd
 
 __all__ = ["Alone", "charlie_alone"]
@@ -58,11 +61,7 @@ def charlie_alone(study: Study, table: MeteredTable, modulus: int) -> Alone:
     LocalProtocolError
         Charlie would ask for or send other bytes than in the run. The process ends with this error.
     """
-    # A computation cannot be pickled, and a replay takes its result from the journal.
-    journal = [
-        Entry(Once(entry.effect.label, _never), entry.answer) if isinstance(entry.effect, Once) else entry
-        for entry in table.journal(CHARLIE)
-    ]
+    journal = [Entry(_to_travel(entry.effect), entry.answer) for entry in table.journal(CHARLIE)]
     data = pickle.dumps((modulus, study.to_toml(), table.names, journal))
     command = [sys.executable, "-m", "benchmarks.alone"]
     path = os.pathsep.join(p for p in sys.path if p)
@@ -73,7 +72,18 @@ def charlie_alone(study: Study, table: MeteredTable, modulus: int) -> Alone:
     return Alone(**json.loads(done.stdout))
 
 
-def _never(_rng: object) -> None:
+def _to_travel(effect: Effect) -> Effect:
+    """Leave out what cannot be pickled: computations, whose results a replay takes from the journal."""
+    match effect:
+        case Once():
+            return Once(effect.label, _never)
+        case Join():
+            return replace(effect, prove=_never)
+        case _:
+            return effect
+
+
+def _never(*_: object, **__: object) -> Never:
     raise AssertionError("a replay draws nothing anew")
 
 
@@ -84,8 +94,12 @@ def _play(data: bytes) -> Alone:
     seat.meter = meter
     yardstick = Yardstick(KEY_BITS, modulus)
     before = yardstick.take(5)
+    assert load_bare(), "scipy was built in another way than this measurement expects"
+    there = set(sys.modules)
     with threadpool_limits(1):
         replay(MeteredRole(psgd.charlie(seat, study), meter, CHARLIE), journal)
+    late = sorted(set(sys.modules) - there)
+    assert not late, f"imports were measured as arithmetic: {listed(late[:5])}"
     readings = meter.reading_seconds([CHARLIE], ARITHMETIC)
     e = median([*before, *yardstick.take(5)])
     return Alone(

@@ -272,13 +272,21 @@ class MeteredSeat(Seat):
 class _MeteredEndpoint:
     """An Endpoint that charges its work to its owner, and counts the bytes of every frame that leaves."""
 
-    def __init__(self, inner: Endpoint, meter: Meter, me: str, sent: dict[tuple[str, str], list[int]]) -> None:
-        self._inner, self._meter, self._me, self._sent = inner, meter, me, sent
+    def __init__(
+        self,
+        inner: Endpoint,
+        meter: Meter,
+        me: str,
+        sent: dict[tuple[str, str], list[int]],
+        bodies: dict[tuple[str, str], bytes],
+    ) -> None:
+        self._inner, self._meter, self._me, self._sent, self._bodies = inner, meter, me, sent, bodies
 
     def seal(self, hop: str, kind: Any, body: bytes, **header: Any) -> bytes:
         with self._meter.under(self._me, FRAMES):
             data = self._inner.seal(hop, kind, body, **header)
         self._sent[self._me, header["type"]].append(len(data))
+        self._bodies[self._me, header["type"]] = body
         return data
 
     def broadcast(self, kind: Any, body: bytes, *, type: str) -> bytes:  # noqa: A002 - the header's own word
@@ -302,6 +310,8 @@ class MeteredTable(Table):
     sent : mapping of (str, str) to list of int
         The length of every frame that (participant, message type) put on the wire, signature included; Charlie's
         include those that he passes on.
+    bodies : mapping of (str, str) to bytes
+        The body of the last message of each type that a participant put on the wire.
     """
 
     def __init__(
@@ -317,11 +327,14 @@ class MeteredTable(Table):
         self._seats = seats
         self.meter = Meter() if meter is None else meter
         self.sent: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self.bodies: dict[tuple[str, str], bytes] = {}
         self._endpoints = self._metered(self._endpoints)
         self._fronts = self._metered(self._fronts)
 
     def _metered(self, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:
-        return {name: _MeteredEndpoint(inner, self.meter, name, self.sent) for name, inner in endpoints.items()}
+        return {
+            name: _MeteredEndpoint(inner, self.meter, name, self.sent, self.bodies) for name, inner in endpoints.items()
+        }
 
     def seat(self, name: str, meter: Meter | None = None) -> Seat:
         """Return a new seat, with this table's meter or another one."""

@@ -17,8 +17,8 @@ from rich.table import Table
 
 from benchmarks.measure import KEY_BITS, Yardstick
 from benchmarks.sites import COORDINATES, FLAT, crowd_study
-from masquerade_core.crypto.boxes import BoxKey
 from masquerade_core.crypto.masks import Words
+from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.neighbours import neighbours_of
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Join, Once, Seat

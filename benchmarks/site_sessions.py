@@ -28,7 +28,6 @@ import numpy as np
 import zmq
 from phe import paillier
 
-from masquerade_core import __version__
 from masquerade_core.data.schema import Dataset
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Join, Once, Seat
@@ -154,7 +153,7 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, read
             key,
             partial(dialer.PartySocket, study.address, key, study.curator.key.curve),
             partial(probe, study.address, study.curator.key.curve),
-            version=__version__,
+            version=protocol_of(study).version,
         )
         role = protocol.party(Seat(name, study.names), study, _records(study, number))
         parties[name] = _Party(session, role, SystemRng())
@@ -277,7 +276,7 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
         study,
         keys[CHARLIE],
         lambda: CharlieSocket(study.address, keys[CHARLIE], roster),
-        version=__version__,
+        version=protocol_of(study).version,
         observe=figures.observe,
     )
     begun = _rss()

@@ -4,9 +4,12 @@ All measurements run the program's own roles and building blocks, at a metered t
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -14,18 +17,20 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # i
 
 from benchmarks.measure import COORDINATES, KEY_BITS
 from benchmarks.meter import MeteredSeat, MeteredTable, ordinary
-from masquerade_core.crypto.boxes import BoxKey
-from masquerade_core.crypto.paillier import SecretKey, draw_primes
+from masquerade_core.crypto.paillier import PublicKey, SecretKey, draw_primes
+from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import RunFailed
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_protocols.blocks.layouts import Layout
-from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
+from masquerade_core.wire.codec import decode
+from masquerade_protocols.blocks.layouts import Layout, as_packing, as_words
+from masquerade_protocols.blocks.masked_messages import Masked
 from masquerade_protocols.blocks.paillier_sum import PaillierCharlieSums, PaillierPartySums
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
-from masquerade_protocols.blocks.survivors import Survivors
+from masquerade_protocols.blocks.sum_messages import Contribution, SumKey
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
@@ -34,6 +39,7 @@ __all__ = [
     "RECORDS",
     "Ring",
     "adding",
+    "check_hidden",
     "gradient_layout",
     "gradient_study",
     "multiplying",
@@ -113,6 +119,7 @@ def run_descent(study: Study) -> MeteredTable:
     table, data = MeteredTable(study.names), _records(study)
     with threadpool_limits(1):  # the threads of numpy's BLAS spin on for a while after a product
         run_in_memory(psgd, study, data, table=table)
+    check_hidden(table, study, gradient_layout(study))
     return table
 
 
@@ -226,6 +233,7 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
         assert set(results.values()) == {tuple(sum(c) for c in columns)}, (
             "a total differs from the sum without encryption"
         )
+    check_hidden(table, study, layout, key)
     others = ordinary(study.names, study.lead)
     total = table.meter.total
     return Ring(
@@ -237,36 +245,59 @@ def run_ring(study: Study, secret: SecretKey, rounds: int, *, noise: bool = True
 
 
 def run_masked_ring(study: Study, rounds: int) -> tuple[Ring, MeteredTable]:
-    """Run masked sums at a metered table, with invented pairwise keys; the lead is the roster's first party."""
-    layout, table = gradient_layout(study), MeteredTable(study.names, seats=_Joined)
-    keys = _pair_keys(study.names)
+    """Run masked sums at a metered table, with the deployed roles; the lead is the roster's first party.
 
-    async def party(seat: Seat) -> tuple[int, ...]:
-        await seat.join()
-        sums = MaskedPartySums(seat, study, keys[seat.me], _KAPPA, bytes(32), Survivors.of(study))
-        vector = some_vector(layout, seat.me)
-        total: tuple[int, ...] = ()
-        for t in range(rounds):
-            total = await sums.open_sum(layout, vector, t.to_bytes(4, "big"))
-        return total
-
-    async def charlie(seat: Seat) -> tuple[int, ...]:
-        await seat.join()
-        sums = MaskedCharlieSums(seat, study)
-        return [await sums.open_sum(layout) for _ in range(rounds)][-1]
-
-    roles: dict[str, Any] = {name: party(table.seat(name)) for name in study.names}
-    results = table.run({**roles, CHARLIE: charlie(table.seat(CHARLIE))})
+    Joining and the keys of all pairs are left out: a round costs as much however many rounds there are.
+    """
+    layout, table = gradient_layout(study), MeteredTable(study.names)
+    roles: dict[str, Any] = {name: adding(table.seat(name), study, rounds, time.perf_counter) for name in study.names}
+    results = table.run({**roles, CHARLIE: multiplying(table.seat(CHARLIE), study, rounds)})
     columns = zip(*(some_vector(layout, name) for name in study.names), strict=True)
-    assert set(results.values()) == {tuple(sum(c) for c in columns)}, "a total differs from the sum without masks"
+    assert {results[name][1] for name in study.names} == {tuple(map(sum, columns))}, (
+        "a total differs from the sum without masks"
+    )
+    check_hidden(table, study, layout)
     first, *others = study.names
-    total = table.meter.total
-    return Ring(
-        party=total(others) / len(others) / rounds,
-        lead=total([first]) / rounds,
-        charlie=total([CHARLIE]) / rounds,
-        sent=sum(table.bytes_sent(name) for name in others) / len(others) / rounds,
-    ), table
+
+    def a_round(names: Sequence[str]) -> float:
+        return (table.meter.total(names) - table.meter.total_before("rounds", names)) / len(names) / rounds
+
+    sent = sum(mean(table.sent[name, "Masked"]) for name in others) / len(others)
+    return Ring(a_round(others), a_round([first]), a_round([CHARLIE]), sent), table
+
+
+def check_hidden(table: MeteredTable, study: Study, layout: Layout, key: PublicKey | None = None) -> None:
+    """Check that no party's last contribution shows its vector: masks, or an encryption, are there.
+
+    Parameters
+    ----------
+    table : MeteredTable
+    study : Study
+    layout : Words or Packing
+        Of the last sum.
+    key : PublicKey, optional
+        Under which it was encrypted, where no party told the others.
+
+    Raises
+    ------
+    AssertionError
+        A contribution opens without those of the others.
+    """
+    for name in study.names:
+        if study.crypto.sum == "masks":
+            words = as_words(layout)
+            left = words.read(decode(Masked, table.bodies[name, "Masked"], name).words)
+            with suppress(RunFailed):
+                words.decode(left, 1)
+                raise AssertionError(f"what {name} sent is its vector, without masks")
+            continue
+        if key is None:
+            told = decode(SumKey, table.bodies[study.lead, "SumKey"], study.lead)
+            key = PublicKey.received(told.modulus, study.key_bits, study.lead)
+        terms = decode(Contribution, table.bodies[name, "Contribution"], name).terms
+        # (1 + n)^m h^s is 1 modulo n if and only if h^s is: without the random part everybody reads m.
+        residues = terms.residues(key, as_packing(layout).count, name)
+        assert all(residue % key.n != 1 for residue in residues), f"what {name} sent is its vector, not encrypted"
 
 
 def _pair_keys(names: tuple[str, ...]) -> dict[str, dict[str, tuple[bool, bytes]]]:

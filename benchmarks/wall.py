@@ -19,7 +19,6 @@ import zmq
 
 from benchmarks.relay import DelayingRelay
 from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying, some_vector
-from masquerade_core import __version__
 from masquerade_core.crypto.paillier import SecretKey, ShortPool
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.privacy.accounting.composition import target
@@ -38,6 +37,7 @@ from masquerade_host.probe import probe
 from masquerade_host.state import StateFolder
 from masquerade_host.stats import quiet
 from masquerade_host.transport import CharlieSocket
+from masquerade_protocols import protocol_of
 
 __all__ = ["decryption_seconds", "mpyc_seconds", "processes_seconds", "round_trip_seconds"]
 
@@ -52,11 +52,15 @@ def _take_part(who: str, directory: Path) -> None:
     study, _ = load_study(directory / "study.toml")
     keys = load_keys(directory / f"{who}.key")
     rounds = json.loads((directory / "rounds.json").read_text())
-    journal = SqliteJournal(directory / f"{who}-state") if (directory / "durable").exists() else None
+    journal = SqliteJournal(directory / f"{who}-state", bytes(32)) if (directory / "durable").exists() else None
     if who == CHARLIE:
         roster = {party.name: party.key.curve for party in study.parties}
         host = CharlieSession(
-            study, keys, lambda: CharlieSocket(study.address, keys, roster), version=__version__, observe=quiet
+            study,
+            keys,
+            lambda: CharlieSocket(study.address, keys, roster),
+            version=protocol_of(study).version,
+            observe=quiet,
         )
         run_role(multiplying(Seat(who, study.names), study, rounds), host, SystemRng(), journal=journal)
         return
@@ -67,7 +71,7 @@ def _take_part(who: str, directory: Path) -> None:
         keys,
         lambda: PartySocket(dialed, keys, study.curator.key.curve),
         lambda: probe(dialed, study.curator.key.curve),
-        version=__version__,
+        version=protocol_of(study).version,
         observe=quiet,
         debits=None if journal is None else _debits(study, who, StateFolder(directory / f"{who}-state"), rounds),
     )

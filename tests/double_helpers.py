@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from masquerade_core.crypto.masks import Words, tagged_hash
+from masquerade_core.crypto.pair_keys import End
 from masquerade_core.crypto.shamir import SHARE_BYTES, join_shares
 from masquerade_core.errors import MasqueradeError, SumRefused
 from masquerade_core.rng import Rng, SystemRng
@@ -39,6 +40,10 @@ def flaky_study(protocol: str = "dp-gd", K: int = 20, survivors: int = 17, **kw:
     return Study.parse(masked_text(protocol, K, kw.pop("d", 3), **kw) + section, in_memory=True)
 
 
+async def _never() -> list[int]:
+    raise AssertionError("no sum under double masks is made again")
+
+
 @dataclass
 class DoubleSums:
     """Some sums under double masks; ``vectors[name][t]`` is what a party contributes to sum t."""
@@ -47,6 +52,7 @@ class DoubleSums:
     layout: Words
     rounds: int
     vectors: dict[str, list[list[int]]]
+    exact: bool = False  # sums without noise, which lose nobody
     table: Table = field(init=False)
     parties: dict[str, DoublePartySums] = field(default_factory=dict)
     charlie: DoubleCharlieSums | None = None
@@ -86,9 +92,10 @@ class DoubleSums:
     async def _party(self, seat: Seat) -> None:
         await seat.join()
         sums = self.parties[seat.me] = await DoublePartySums.set_up(seat, self.study)
+        again = None if self.exact else _never
         try:
             for t in range(self.rounds):
-                got = await sums.open_sum(self.layout, self.vectors[seat.me][t], f"{t}".encode())
+                got = await sums.open_sum(self.layout, self.vectors[seat.me][t], f"{t}".encode(), again)
                 self.accepted[seat.me].append(got)
         except MasqueradeError as error:
             self.errors[seat.me] = error
@@ -99,7 +106,7 @@ class DoubleSums:
         if charlie is not None:
             return await charlie(self, seat)
         for _ in range(self.rounds):
-            self.told.append(await self.charlie.open_sum(self.layout, again=True))
+            self.told.append(await self.charlie.open_sum(self.layout, again=not self.exact))
         return None
 
     def added(self, t: int, without: tuple[str, ...] = ()) -> tuple[int, ...]:
@@ -166,7 +173,10 @@ class Pool:
                 secret, public = (theirs, self.keys[name]) if mine is None else (mine, self.keys[peer])
                 if secret is None:
                     return None
-                masks.append((names.index(name) > names.index(peer), pair_mask(secret, public, label, peer)))
+                both = sorted((End(who, self.keys[who]) for who in (name, peer)), key=lambda end: names.index(end.name))
+                other = next(end for end in both if end.public == public)
+                key = pair_mask(self.run.table.run_id, label, secret, (both[0], both[1]), other)
+                masks.append((names.index(name) > names.index(peer), key))
         total = layout.add(layout.read(self.contributions[name].words) for name in group)
         raw, _ = layout.masked(total, 0, masks)
         try:

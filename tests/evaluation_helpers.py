@@ -24,6 +24,7 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import Study
 from masquerade_protocols.blocks import evaluation as block
+from masquerade_protocols.blocks.noise_shares import FreshNoise
 from masquerade_protocols.blocks.secure_sum import PartySums
 from tests.protocol_helpers import make_study
 
@@ -112,11 +113,11 @@ def _evaluate(
 ) -> Any:
     """Carry the parties' own role out, where each sum is made in the clear; without noise if ``quiet``."""
     N = sum(len(records.y) for records in held.values())
-    share, count, sides = block.noise_of(study).share, sum(block._lengths(study)), []
+    share, count, sides = block.noise_of(study).share, sum(block.evaluation_lengths(study)), []
     for name, records in held.items():
         rng = SimulationRng(1, name) if rngs is None else rngs[name]
         noise = (0,) * count if quiet else tuple(discrete_gaussian(rng, share, count))
-        sides.append(block.HeldBack(records, records, noise))
+        sides.append(block.HeldBack(records, records, FreshNoise(noise)))
     roles = [block.evaluated(cast("PartySums", _ClearSums(study, N)), side, model) for side in sides]
     answer: tuple[int, ...] | None = None
     while True:
@@ -161,7 +162,7 @@ def auc_of(scores: _Array, y: _Array) -> float:
 
 def contributions(study: Study, model: Model, held: Dataset, bins: Bins) -> tuple[list[int], list[int]]:
     """Return both vectors of one party without noise, where the first sum led to these bins."""
-    side = block.HeldBack(held, held, (0,) * sum(block._lengths(study)))
+    side = block.HeldBack(held, held, FreshNoise((0,) * sum(block.evaluation_lengths(study))))
     role = block.evaluated(cast("PartySums", _ClearSums(study, 10 * len(held.y))), side, model)
     first = cast("_Offer", role.send(None)).vector
     with pytest.MonkeyPatch.context() as patch:

@@ -23,7 +23,7 @@ RESULT_FIELDS = {
 
 STATEMENT_FIELDS = {
     "view", "unit", "neighbours", "definition", "claimed", "provable", "epsilon", "delta", "holds_at", "source",
-    "assumptions", "text",
+    "assumptions", "text", "adversary",
 }  # fmt: skip
 
 

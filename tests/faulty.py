@@ -12,7 +12,7 @@ import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import msgpack
@@ -20,7 +20,7 @@ import msgpack
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import CannotConnect, DeadlinePassed, MasqueradeError, RunFailed
 from masquerade_core.rng import SimulationRng
-from masquerade_core.seat import Once, Release, Seat
+from masquerade_core.seat import Join, Once, Receive, Release, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.charlie_session import CharlieSession
@@ -32,7 +32,8 @@ from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.steps import Steps
 from masquerade_host.transport import Arrival
 from masquerade_protocols import protocol_of
-from tests.host_helpers import VERSION, World
+from masquerade_protocols.entry import Protocol
+from tests.host_helpers import World
 from tests.local_descent_helpers import local_descent_study
 from tests.masked_helpers import under_masks
 from tests.paper_data import study_of
@@ -41,7 +42,7 @@ from tests.restarts import KilledError, MemoryJournal
 from tests.summary_helpers import dealt, summary_study
 from tests.vote_helpers import points_of, vote_data, vote_study
 from tests.whitened_helpers import whitened_study
-from tests.wired import Clock, FakeCharlieLink, FakePartyLink
+from tests.wired import Clock, FakeCharlieLink, FakePartyLink, Tamper, faithful
 
 DEADLINE = 60.0
 NUMBERED = ("roster", "message", "sealed", "closed")
@@ -64,20 +65,24 @@ class Play:
     def role(self, seat: Seat) -> Any:
         """Make a participant's role."""
         study = self.world.study
-        protocol = protocol_of(study)
         if seat.me == CHARLIE:
-            return protocol.charlie(seat, study, **self.options)
-        return protocol.party(seat, study, self.data[seat.me], **self.options)
+            return self.protocol.charlie(seat, study, **self.options)
+        return self.protocol.party(seat, study, self.data[seat.me], **self.options)
+
+    @cached_property
+    def protocol(self) -> Protocol:
+        """The study's protocol."""
+        return protocol_of(self.world.study)
 
 
-def _with_keys(study: Study) -> World:
+def with_keys(study: Study, deadline: float = DEADLINE) -> World:
     """Give everybody keys that follow from the name, and the study a deadline."""
     keys = {}
     for name in (*study.names, CHARLIE):
         rng = SimulationRng("keys", name)
         keys[name] = Keys(rng.bytes(32), rng.bytes(32))
     parties = tuple(party.model_copy(update={"key": keys[party.name].public}) for party in study.parties)
-    rules = study.study.model_copy(update={"deadline_seconds": DEADLINE})
+    rules = study.study.model_copy(update={"deadline_seconds": deadline})
     curator = study.curator.model_copy(update={"key": keys[CHARLIE].public})
     return World(study.model_copy(update={"parties": parties, "curator": curator, "study": rules}), keys)
 
@@ -88,10 +93,10 @@ def play(name: str) -> Play:
     match name:
         case "vote" | "soft":
             study = vote_study(name, 3, 3, N=6)
-            return Play(_with_keys(study), vote_data(study), {"auxiliary": points_of(study)})
+            return Play(with_keys(study), vote_data(study), {"auxiliary": points_of(study)})
         case "summary":
             study = under_masks(summary_study())
-            return Play(_with_keys(study), dealt(study, (12, 15, 20)))
+            return Play(with_keys(study), dealt(study, (12, 15, 20)))
         case "dp-whitened":
             study = under_masks(whitened_study(3, 3))
         case "dp-gd":
@@ -105,7 +110,7 @@ def play(name: str) -> Play:
             study = study_of("local-aggregation", 3, 3, section='noise = "laplace"')
         case _:
             study = study_of(name, 3, 3, section="rounds = 3")
-    return Play(_with_keys(study), make_data(study, (12, 15, 20)))
+    return Play(with_keys(study), make_data(study, (12, 15, 20)))
 
 
 # --- The network ------------------------------------------------------------------------
@@ -187,6 +192,8 @@ class Network:
         self.old: list[Connection] = []  # lost, with a tail that is still under way
         self.links: dict[str, FaultyPartyLink] = {}
         self.kill: Callable[[str, float], None] = lambda _name, _until: None
+        self.tamper: Tamper = faithful
+        self.delay = 0.05  # seconds, at most, that a frame is under way if nothing goes wrong
         self.signed: dict[tuple[Any, ...], set[bytes]] = defaultdict(set)
 
     def connect(self, party: str) -> Connection:
@@ -196,7 +203,7 @@ class Network:
         self.made[party] += 1
         opens_at = max(self.clock.now + self.draw.uniform(0.0, 0.3), self.closed_until[party])
         route = f"{party}.{self.made[party]}".encode()
-        self.now[party] = Connection(party, route, opens_at, self.draw.uniform(0.0, 0.05) + self.slow[party])
+        self.now[party] = Connection(party, route, opens_at, self.draw.uniform(0.0, self.delay) + self.slow[party])
         return self.now[party]
 
     def lose(self, connection: Connection, *, tail: bool) -> None:
@@ -215,7 +222,8 @@ class Network:
         if not connection.lives:
             return
         queue = connection.to_charlie if to == CHARLIE else connection.to_party
-        queue.append((self.clock.now + connection.delay * self.draw.uniform(0.5, 1.5), data))
+        for sent in self.tamper(connection.party if to == CHARLIE else CHARLIE, to, data):
+            queue.append((self.clock.now + connection.delay * self.draw.uniform(0.5, 1.5), sent or b""))
         # A roster that comes twice bears no run's id, so it is refused. Nobody sends one twice: a party that says that
         # it holds nothing has not begun a run.
         if _kind(data) in NUMBERED[1:]:
@@ -429,6 +437,8 @@ class Site:
         self.moments = 0
         self.kill_at = -1
         self.dies_until: float | None = None
+        self.slow = 0.0  # seconds of work for whatever follows from what came
+        self._came_at = 0.0
         self.lives = False
         self.starts_at = 0.0
         self.error: MasqueradeError | None = None
@@ -456,7 +466,7 @@ class Site:
         self._guarded(self._open)
 
     def _open(self) -> None:
-        self.session.steps.note("begun")
+        self.session.steps.begin(self.session.program, b"")
         self.session.open()
         self.stand = resume(self.role, self.session)
         if self.session.steps.passed:
@@ -529,6 +539,8 @@ class Site:
         if isinstance(stand.effect, Once):
             answer = self._draw(stand.effect)
         elif stand.effect is not None:
+            if isinstance(stand.effect, Send) and self.group.clock.now < self._came_at + self.slow:
+                return False
             if not stand.begun:
                 stand.begun = True
                 if isinstance(stand.effect, Release):
@@ -538,6 +550,8 @@ class Site:
             if not answers:
                 return False
             (answer,) = answers
+            if isinstance(stand.effect, (Join, Receive)):
+                self._came_at = self.group.clock.now
         try:
             stand.effect, stand.begun = self.role.send(answer), False
         except StopIteration as stop:
@@ -569,6 +583,7 @@ class Group:
         self.drawn: list[Any] = []
         self.clock = Clock()
         study = play.world.study
+        self.forecast = protocol_of(study).cost(study).forecast(study)
         self.network = Network(self.clock, study.names, seed, faults)
         self.events: list[tuple[str, str, dict[str, Any]]] = []
         self.costs = costs or {}
@@ -587,17 +602,26 @@ class Group:
         observe = partial(self._observe, site.name)
         if site.name == CHARLIE:
             link = FaultyCharlieLink(self.network, site)
-            return CharlieSession(world.study, keys, lambda: link, version=VERSION, clock=self.clock, observe=observe)
+            return CharlieSession(
+                world.study,
+                keys,
+                lambda: link,
+                version=self.play.protocol.version,
+                clock=self.clock,
+                observe=observe,
+                forecast=self.forecast,
+            )
         return PartySession(
             site.name,
             world.study,
             keys,
             lambda: FaultyPartyLink(self.network, site),
             lambda: Answer.CHARLIE,
-            version=VERSION,
+            version=self.play.protocol.version,
             clock=self.clock,
             debits=site,
             observe=observe,
+            forecast=self.forecast,
         )
 
     def _observe(self, name: str, event: str, /, **fields: Any) -> None:

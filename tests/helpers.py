@@ -4,21 +4,23 @@ import copy
 import pickle
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgpack
 import pytest
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, SigningKey
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey
 from masquerade_core.crypto.paillier import SecretKey, draw_primes
+from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.rng import SimulationRng
+from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Join, Once, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import encode
-from masquerade_core.wire.frames import Endpoint
+from masquerade_core.wire.frames import NONCE_BYTES, WIRE_VERSION, Endpoint
 from masquerade_core.wire.messages import PARTIES, Message
 
 RUN = bytes(range(16))
@@ -71,7 +73,7 @@ class Header:
     def __init__(self, name: str, hop: str) -> None:
         self.key = SigningKey(SimulationRng(name).bytes(32))
         self.fields: dict[str, Any] = {
-            "v": 5,
+            "v": WIRE_VERSION,
             "run": RUN,
             "src": name,
             "dst": hop,
@@ -164,15 +166,29 @@ def finish(role: Coroutine[Effect, Any, T], *answers: object) -> T:
         return result
 
 
-def joined(me: str, names: tuple[str, ...], run: bytes = RUN) -> Seat:
-    """Seat a participant at a table where everybody's box key is known: it follows from the name."""
+def joining(name: str, nonce: bytes | None = None, key: BoxKey | None = None) -> Join:
+    """The effect with which a participant joins, by default with a fresh key and nonce."""
+    key = BoxKey(SystemRng().bytes(32)) if key is None else key
+    nonce = SystemRng().bytes(NONCE_BYTES) if nonce is None else nonce
+    return Join(key.public, nonce, partial(key.prove, name=name, nonce=nonce))
+
+
+def box_key_of(name: str) -> BoxKey:
+    """A participant's box key, which follows from its name."""
+    return BoxKey(SimulationRng(name, "box").bytes(32))
+
+
+def joined(
+    me: str, names: tuple[str, ...], run: bytes = RUN, *, announced: Mapping[str, bytes] = MappingProxyType({})
+) -> Seat:
+    """Seat a participant at a table where everybody's box key is known; ``announced`` has others."""
     seat = Seat(me, names)
     role = seat.join()
     once = role.send(None)
     assert isinstance(once, Once)
     asked = role.send(SimulationRng(me, "box").bytes(32))
     assert isinstance(asked, Join)
-    keys = [(name, BoxKey(SimulationRng(name, "box").bytes(32)).public) for name in (*names, CHARLIE)]
+    keys = [(name, announced.get(name) or box_key_of(name).public) for name in (*names, CHARLIE)]
     with pytest.raises(StopIteration):
         role.send((tuple(keys), run))
     return seat

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgpack
 
-from masquerade_core import __version__
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, Reported
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, Reported, StateCopied
 from masquerade_core.evidence import Findings, read_evidence
+from masquerade_core.grounds import NAMING
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Once, Seat
 from masquerade_core.study import CHARLIE, Study
@@ -30,8 +30,9 @@ from masquerade_protocols.blame import check_evidence, run_of, verdict
 from masquerade_protocols.blocks.coin_toss import Commitment, Reveal
 from masquerade_protocols.blocks.masked_messages import Masked
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
-from masquerade_protocols.blocks.sum_messages import OpeningProof, RoundSum, SumKey
+from masquerade_protocols.blocks.sum_messages import Opened, OpeningProof, RoundSum, SumKey
 from masquerade_protocols.dp_whitened.points import PublicNumbers
+from masquerade_protocols.registry import entry_named
 from tests.host_helpers import World
 from tests.wired import Wired
 
@@ -226,6 +227,7 @@ class Stage:
             return Findings("", ())
         found = verdict(study, run_of(read[0], study), read)
         assert found.culprit in ("", self.culprit), found
+        assert not found.suspects or self.culprit in found.suspects, found
         return found
 
 
@@ -234,12 +236,18 @@ def report(error: MasqueradeError | None) -> str:
     if error is None:
         return "has the result"
     if error.grounds is None:
-        return "left" if "left" in error.message else "the run failed"
-    names = [getattr(error, part, ()) for part in ("peer", "suspects", "accused", "waited_for")]
+        who, left, _ = error.message.partition(" left the run")
+        return f"{who} left" if left else "the run failed"
+    names = [getattr(error, part, ()) for part in NAMING if part != "said_by"]
     last = "and" if isinstance(error, DeadlinePassed) else "or"
     who = next((listed([n] if isinstance(n, str) else n, last) for n in names if n), "")
+    if isinstance(error, StateCopied):
+        said = f"two copies of the state of {who}"
+        return f"{error.said_by} says: {said}" if error.said_by else said
     if isinstance(error, Reported):
         return f"{error.said_by} says: {who or 'somebody'}"
+    if isinstance(error, DeadlinePassed) and error.said_by:
+        return f"{error.said_by} says: not answered in time: {who}"
     return f"{error.grounds.words}{': ' if who else ''}{who}"
 
 
@@ -299,6 +307,16 @@ def _abort(make: Callable[[Stage], Abort]) -> Any:
         return (stage.sign(fields),)
 
     return act
+
+
+def _more_held(stage: Stage, _to: str, fields: Fields, data: bytes) -> Iterable[bytes]:
+    """Acknowledge a thousand frames more than have come, in a beat of the middle of the run."""
+    if not any(header_of(heard)[KIND] == "message" for _, _, heard in stage.heard):
+        stage.done = 0
+        return (data,)
+    body = msgpack.unpackb(fields[BODY])
+    fields[BODY] = msgpack.packb({**body, "got": (int.from_bytes(body["got"], "big") + 1000).to_bytes(4, "big")})
+    return (stage.sign(fields),)
 
 
 def _no_ciphertexts(stage: Stage, _to: str, fields: Fields, _data: bytes) -> Iterable[bytes]:
@@ -365,6 +383,14 @@ def _another_key(stage: Stage, _to: str, fields: Fields, _data: bytes) -> Iterab
     p2[BODY] = msgpack.packb({**hello, "box_key": hello["box_key"][::-1]})
     body["hellos"] = [body["hellos"][0], stage.sign(p2), body["hellos"][2]]
     fields[BODY] = msgpack.packb(body)
+    return (stage.sign(fields),)
+
+
+def _anothers_key(stage: Stage, _to: str, fields: Fields, _data: bytes) -> Iterable[bytes]:
+    """Announce the key of whoever came first."""
+    first = next(header_of(data) for source, _, data in stage.heard if source != stage.culprit)
+    hello = msgpack.unpackb(fields[BODY])
+    fields[BODY] = msgpack.packb({**hello, "box_key": msgpack.unpackb(first[BODY])["box_key"]})
     return (stage.sign(fields),)
 
 
@@ -460,7 +486,7 @@ class Misdeed:
     def played(self) -> Stage:
         """Play it."""
         world = world_of(self.kind)
-        wired = Wired(world, versions=dict.fromkeys(EVERYBODY, __version__))
+        wired = Wired(world, versions=dict.fromkeys(EVERYBODY, entry_named(world.study.study.protocol).version))
         stage = Stage(wired, self.culprit)
         if self.careless:
             wired.charlie._check_digests = lambda: None  # type: ignore[method-assign]
@@ -472,6 +498,7 @@ class Misdeed:
 _LAST = _to_p1("message", "PublicNumbers", _other_words)
 
 MISDEEDS = (
+    Misdeed("announces p1's box key as its own", "p2", _on("hello", "", _anothers_key)),
     Misdeed("sends bytes that it has not signed", "p2", on_masked(_garbage)),
     Misdeed("signs a frame without a header", "p2", on_masked(_no_header)),
     Misdeed("signs a frame in p1's name", "p2", on_masked(_instead(src="p1".ljust(32)))),
@@ -501,6 +528,18 @@ MISDEEDS = (
     Misdeed("accuses p3 and shows nothing", "p2", on_masked(_abort(lambda _: Abort("violation", ("p3",), "p2")))),
     Misdeed("ends the run in p1's name", "p2", on_masked(_abort(lambda _: Abort("violation", ("p3",), "p1")))),
     Misdeed("says that p1 left", "p2", on_masked(_abort(lambda _: Abort("left", ("p1",), "p2")))),
+    Misdeed("acknowledges frames that were never sent", "p2", _on("beat", "", _more_held)),
+    Misdeed(
+        "says at once that p3 did not answer in time",
+        "p2",
+        on_masked(_abort(lambda _: Abort("deadline", ("p3",), "p2"))),
+    ),
+    Misdeed(
+        "says at once that Charlie did not answer in time",
+        "p2",
+        on_masked(_abort(lambda _: Abort("deadline", (CHARLIE,), "p2"))),
+    ),
+    Misdeed("says that p3's state was copied", "p2", on_masked(_abort(lambda _: Abort("copied", ("p3",), "p2")))),
     Misdeed("sends an abort that is none", "p2", on_masked(_instead(kind="abort", type="", body=b"\x80"))),
     Misdeed("falls silent", "p2", _silent),
     Misdeed("leaves", "p2", on_masked(_leaves)),
@@ -537,6 +576,13 @@ MISDEEDS = (
     Misdeed(
         "tells another total than the lead has opened", CHARLIE, _on("message", "Opened", _other_total), kind="paillier"
     ),
+    Misdeed(
+        "tells everybody another sum than the lead has opened",
+        CHARLIE,
+        None,
+        _changed(Opened, sums=_flipped),
+        "paillier",
+    ),
     Misdeed("passes on another proof than the lead's", CHARLIE, _other_root, kind="paillier"),
     Misdeed("exchanges p2's key in the roster", CHARLIE, _to_p1("roster", "", _another_key)),
     Misdeed("sends a second roster", CHARLIE, on_summed(_second_roster)),
@@ -549,6 +595,18 @@ MISDEEDS = (
         kind="paillier",
     ),
     Misdeed("sends a beat that is none", CHARLIE, _to_p1("beat", "", _instead(body=b"\x80"))),
+    Misdeed("acknowledges frames that p1 never sent", CHARLIE, _to_p1("beat", "", _more_held)),
+    Misdeed(
+        "says at once that p2 did not answer in time",
+        CHARLIE,
+        _abort_of_charlie(lambda _: Abort("deadline", ("p2",), CHARLIE)),
+    ),
+    Misdeed("says that p2's state was copied", CHARLIE, _abort_of_charlie(lambda _: Abort("copied", ("p2",), CHARLIE))),
+    Misdeed(
+        "says that p2's state was copied, with a frame that does not show it",
+        CHARLIE,
+        _abort_of_charlie(lambda s: Abort("copied", ("p2",), CHARLIE, (_heard(s, "p2", CHARLIE),))),
+    ),
     Misdeed("accuses p2 and shows nothing", CHARLIE, _abort_of_charlie(lambda _: Abort("violation", ("p2",), CHARLIE))),
     Misdeed(
         "accuses p2 with a frame that proves nothing",

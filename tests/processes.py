@@ -29,9 +29,8 @@ ALWAYS = ("result.json", "study.toml", "transcript.json")
 """The files that every finished run leaves beside what it publishes; a party's run leaves two more."""
 PARTYS = ("approval.json", "ledger.json")
 _MODULES = {CHARLIE: "masquerade_curator"}
-_AS_VERSION = (
-    "import masquerade_core, runpy; masquerade_core.__version__ = '9.9.9'; runpy.run_module({!r}, run_name='__main__')"
-)
+_OTHER_VERSION = "from masquerade_protocols.entry import Protocol; Protocol.version = '9.9.9'"
+_CHANGED = "{}; import runpy; runpy.run_module({!r}, run_name='__main__')"
 
 
 @dataclass
@@ -188,10 +187,16 @@ class Machines:
         version: bool = False,
         approved: bool = True,
         env: Mapping[str, str] | None = None,
+        changed: str = "",
     ) -> Participant:
-        """Start a participant's process; ``version`` makes it another version's, ``env`` adds to its environment."""
+        """Start a participant's process.
+
+        ``version`` makes it another version's, ``env`` adds to its environment, and ``changed`` is a statement that
+        changes its program first.
+        """
         module = _MODULES.get(name, "masquerade_party")
-        run = ["-c", _AS_VERSION.format(module)] if version else ["-m", module]
+        changed = _OTHER_VERSION if version else changed
+        run = ["-c", _CHANGED.format(changed, module)] if changed else ["-m", module]
         command = [sys.executable, *run, str(study or self.folder / "study.toml")]
         command += ["--key", str(key or self.folder / "keys" / f"{name}.key"), "--out", str(self.out(name))]
         command += ["--state", str(self.state(name))]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from masquerade_core import __version__
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import CHARLIE, Study
@@ -98,8 +97,8 @@ def run_to(root: Path, protocol: str, mark: str = "") -> Path:
     world = make_world(protocol, mark)
     study, entry = world.study, protocol_of(world.study)
     shared: dict[str, Any] = {"auxiliary": _POINTS} if entry.auxiliary else {}
-    sessions: dict[str, Any] = {CHARLIE: world.charlie(version=__version__)}
-    sessions |= {name: world.party(name, version=__version__) for name in study.names}
+    sessions: dict[str, Any] = {CHARLIE: world.charlie(version=entry.version)}
+    sessions |= {name: world.party(name, version=entry.version) for name in study.names}
     places = {name: RunDirectory(root / name, session) for name, session in sessions.items()}
     for place in places.values():
         place.__enter__()
@@ -116,7 +115,7 @@ def run_to(root: Path, protocol: str, mark: str = "") -> Path:
         release, session = outcome.results[name], sessions[name]
         more: dict[str, Any] = {}
         if name != CHARLIE:
-            approval = Approval.given(study, name, f"patients {mark}", f"Dr. A. Steward {mark}")
+            approval = Approval.given(study, name, f"patients {mark}", f"Dr. A. Steward {mark}", counted=False)
             more = {"approval": approval.model_dump(), "ledger": _ledger(mark)}
         place.record(release.files(study, session.run), summarize(session, statement, {}, release), **more)
     return root

@@ -25,6 +25,7 @@ from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.journal import Entry, NoJournal
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import Answer
+from masquerade_host.program import Program
 from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.steps import Steps
 from masquerade_host.transport import Arrival
@@ -53,6 +54,7 @@ class MemoryJournal(NoJournal):
     def opened(self) -> MemoryJournal:
         """Return the journal as the next process finds it."""
         self._added = []
+        self.run = next((row.data for row in self.rows if row.kind == "run"), b"")
         return self
 
     def entries(self) -> Iterator[Entry]:
@@ -101,6 +103,8 @@ class Site:
         self.starts = 0
         self.result: Any = None
         self.error: MasqueradeError | None = None
+        self.program = Program()
+        self.parts = False
         self.debited: list[str] = []
         self.put_back: list[str] | None = None
         self.messages: set[bytes] = set()
@@ -134,22 +138,28 @@ class Site:
         self.starts += 1
         self.lives, self.error = True, None
         self.session = self.group.session(self)
-        self.session.steps = Steps(self.journal.opened())
+        self.parts = False
         self.rng = SimulationRng(hash((self.name, self.starts)) & 0xFFFF)
         self.role = self.make_role(Seat(self.name, self.session.names))
         self.stand = Stand()
         self._guarded(self._open)
 
     def _open(self) -> None:
-        self.session.steps.note("begun")
+        self.journal.opened()
+        self.parts = bool(self.journal.run)  # until this process stands where the last one stood
+        self.session.steps = Steps(self.journal)
+        self.session.steps.begin(self.session.program, b"")
         self.session.open()
         self.stand = resume(self.role, self.session)
+        self.parts = False
         if self.session.steps.passed:
             self.session.resumed(SystemRng().bytes(16))
         self._finish()
 
     def turn(self) -> None:
         """Let the process do what it can."""
+        if self.lives and self.parts and self.error is not None:
+            self.parts = not self.session.part(self.journal.run, self.session.last_word(self.error))
         if self.lives and not self.session.closed and self.error is None:
             self._guarded(self._turn)
 
@@ -160,8 +170,10 @@ class Site:
             self.kill()
         except MasqueradeError as error:
             self.error = error
+            self.role.close()
             try:
-                self.session.abort(error)
+                if not self.parts:
+                    self.session.abort(error)
             except KilledError:
                 self.kill()
 
@@ -238,6 +250,15 @@ class _CharlieLink(FakeCharlieLink):
             self._group.carry(CHARLIE, name, data)
         self._site.moment("sent")
 
+    def reachable(self, name: str) -> bool:
+        return self.routes.get(name) == self._group.routes[name]
+
+    def tell(self, route: bytes, data: bytes) -> bool:
+        for name, latest in self._group.routes.items():
+            if latest == route:
+                self._group.carry(CHARLIE, name, data)
+        return route in self._group.routes.values()
+
     def arrivals(self) -> Iterator[Arrival]:
         while self._group.net.to_charlie:
             yield self._group.net.to_charlie.pop(0)
@@ -261,7 +282,9 @@ class Group:
         keys = self.world.keys[site.name]
         if site.name == CHARLIE:
             link = _CharlieLink(self, site)
-            return CharlieSession(self.world.study, keys, lambda: link, version=VERSION, clock=self.clock)
+            return CharlieSession(
+                self.world.study, keys, lambda: link, version=VERSION, clock=self.clock, program=site.program
+            )
         return PartySession(
             site.name,
             self.world.study,
@@ -271,6 +294,7 @@ class Group:
             version=VERSION,
             clock=self.clock,
             debits=site,
+            program=site.program,
         )
 
     def _link(self, site: Site) -> _PartyLink:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from masquerade_core import __version__
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.program import Program
 from masquerade_host.results import RunDirectory, summarize
 from masquerade_host.run_files import hash_of_statement
 from masquerade_host.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed, read_transcript
@@ -56,12 +56,15 @@ def run_to_folders(
     K: int = 3,
     world: World | None = None,
     roles: tuple[Callable[[Seat], Any], Callable[[Seat], Any]] = (_party, _charlie),
+    programs: Mapping[str, Program] | None = None,
 ) -> World:
     """Run a toy protocol, given as the roles of a party and of Charlie; write each one's folder into ``root``."""
     world = world or World.new(K)
     study = world.study
-    sessions: dict[str, Any] = {CHARLIE: world.charlie(version=__version__)}
-    sessions |= {name: world.party(name, version=__version__) for name in study.names}
+    version = protocol_of(study).version
+    ran = programs or {}
+    sessions: dict[str, Any] = {CHARLIE: world.charlie(version=version, program=ran.get(CHARLIE))}
+    sessions |= {name: world.party(name, version=version, program=ran.get(name)) for name in study.names}
     places = {name: RunDirectory(root / name, session) for name, session in sessions.items()}
     for place in places.values():
         place.__enter__()

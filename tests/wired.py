@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from masquerade_core.crypto.boxes import BoxKey
+from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.errors import MasqueradeError
-from masquerade_core.rng import SystemRng
-from masquerade_core.seat import Join, Receive, Send
+from masquerade_core.seat import Receive, Send
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import encode
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import Answer
+from masquerade_host.session_messages import Hello, Roster
 from masquerade_host.transport import Arrival
+from tests.helpers import joining
 from tests.host_helpers import VERSION, World
 
 
@@ -127,6 +129,23 @@ class FakePartyLink:
         """Close."""
 
 
+def announced_by(world: World, name: str, key: BoxKey | None = None) -> dict[str, bytes]:
+    """What a participant announces when it joins, by default with a fresh key."""
+    join = joining(name, key=key)
+    proof = join.prove(study_id=world.study.study_id(VERSION), signing=world.keys[name].public.sign)
+    return {"box_key": join.box_key, "nonce": join.nonce, "proof": proof}
+
+
+def hello_of(world: World, name: str, key: BoxKey | None = None) -> bytes:
+    """The body of a party's hello."""
+    return encode(Hello(version=VERSION, **announced_by(world, name, key)), CHARLIE)
+
+
+def roster_of(world: World, hellos: Iterable[bytes], key: BoxKey | None = None) -> Roster:
+    """A roster with these hellos."""
+    return Roster(hellos=tuple(hellos), **announced_by(world, CHARLIE, key))
+
+
 Tamper = Callable[[str, str, bytes], Iterable[bytes | None]]
 
 
@@ -197,6 +216,7 @@ class Wired:
         """Break a party's connection, with all that lies in it; the next one takes another route."""
         self.links[name].events.append(ConnectionEvent.LOST)
         self.links[name].alive = False
+        self.link.gone.add(name)
         self.links[name].inbox.clear()
         self.links[name].sent.clear()
         self.link.sent = [(to, data) for to, data in self.link.sent if to != name]
@@ -206,6 +226,7 @@ class Wired:
     def restart(self, name: str, study: Study | None = None, version: str | None = None) -> None:
         """Exchange a party's session for a new one that comes along another route."""
         self.links[name] = FakePartyLink()
+        self.link.gone.add(name)
         self.restarts += 1
         self.routes[name] += b"'%d" % self.restarts
         self.parties[name] = self._party(name, study, version)
@@ -269,7 +290,7 @@ class Wired:
     def join(self, *names: str) -> None:
         """Let these participants join, by default all."""
         for name in names or (*self.world.study.names, CHARLIE):
-            self.begin(name, Join(BoxKey(SystemRng().bytes(32)).public, SystemRng().bytes(16)))
+            self.begin(name, joining(name))
         self.pump()
 
     def say(self, name: str, body: bytes = b"hello", kind: str = "Hi", to: str | None = None) -> None:

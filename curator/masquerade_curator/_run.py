@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from masquerade_core import __version__
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
@@ -17,12 +16,14 @@ from masquerade_host.driver import run_role
 from masquerade_host.journal import FINISHED
 from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
+from masquerade_host.program import Program
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.run_files import holds_result
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
 from masquerade_protocols.blame import check_evidence
+from masquerade_protocols.rehearsing import rehearsed
 
 __all__ = ["run"]
 
@@ -108,12 +109,15 @@ def run(
         study,
         keys,
         lambda: CharlieSocket(listen or study.address, keys, roster),
-        version=__version__,
+        version=protocol.version,
         observe=curve,
+        forecast=protocol.cost(study).forecast(study),
+        program=Program.here(protocol.parameters.__module__),
     )
     path = Path(out or default_directory(study, CHARLIE)) / RESULT
-    with journal_of(study, CHARLIE, state, keep=journal) as kept:
+    with journal_of(study, CHARLIE, keys, state, keep=journal) as kept:
         if not holds_result(path.parent, kept.finished):
+            rehearsed(study, protocol.cost(study), joined=kept.joined)
             with RunDirectory(path.parent, session, check_evidence, resumed=kept.joined) as directory:
                 shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
                 role = protocol.charlie(Seat(CHARLIE, study.names), study, **shared)

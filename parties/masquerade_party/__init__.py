@@ -4,12 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from masquerade_party._approval import code_in_words
     from masquerade_party._approve import Approved, approve
     from masquerade_party._run import run
+    from masquerade_party._site import code_of
 
-__all__ = ["Approved", "approve", "run"]
+__all__ = ["Approved", "approve", "code_in_words", "code_of", "run"]
 
-_HOMES = {"Approved": "_approve", "approve": "_approve", "run": "_run"}
+_HOMES = {
+    "Approved": "_approve",
+    "approve": "_approve",
+    "code_in_words": "_approval",
+    "code_of": "_site",
+    "run": "_run",
+}
 
 
 def __getattr__(name: str) -> Any:

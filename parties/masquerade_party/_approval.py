@@ -8,7 +8,7 @@ from masquerade_core.errors import RefusedLocally
 from masquerade_core.study import Study
 from masquerade_protocols import Explanation
 
-__all__ = ["ask", "confirm", "in_words"]
+__all__ = ["ask", "code_in_words", "confirm", "in_words"]
 
 _WIDTH = 88
 _GROUP = 4  # digits of a fingerprint that stand together
@@ -52,7 +52,26 @@ def confirm(study: Study, typed: str) -> None:
     )
 
 
-def in_words(study: Study, me: str, explanation: Explanation, budget: Sequence[str] = ()) -> str:
+def code_in_words(study: Study, code: str) -> tuple[str, ...]:
+    """Return whose code a protocol is that is not this program's, as paragraphs; none for this program's own."""
+    if not code:
+        return ()
+    words = (
+        f"The protocol {study.study.protocol} is not part of this program. It is code of {code}. It can do all that "
+        "your process may do. Compare this line with the others'."
+    )
+    return (words,)
+
+
+def in_words(
+    study: Study,
+    me: str,
+    explanation: Explanation,
+    budget: Sequence[str] = (),
+    beside: Sequence[str] = (),
+    *,
+    code: str = "",
+) -> str:
     """Return a study in plain words, for the person who decides whether ``me`` takes part.
 
     Parameters
@@ -64,6 +83,10 @@ def in_words(study: Study, me: str, explanation: Explanation, budget: Sequence[s
         Of the study's protocol.
     budget : sequence of str
         What the study takes from the site's privacy budget, as paragraphs.
+    beside : sequence of str
+        What it shows together with other studies of this site, as paragraphs.
+    code : str
+        Which code the protocol is, where it is not this program's.
     """
     others = ", ".join(name for name in study.names if name != me)
     parts = [f"The study {study.study.name!r} ({study.study.protocol}), for {me}, together with {others}.\n"]
@@ -72,6 +95,8 @@ def in_words(study: Study, me: str, explanation: Explanation, budget: Sequence[s
         ("Who must not work together", explanation.collusion),
         ("What it costs", explanation.cost),
         ("What it takes from your budget", budget),
+        ("What it shows beside your other studies", beside),
+        ("Whose code it runs", code_in_words(study, code)),
     ):
         if points:
             parts.append(f"\n{title}\n")

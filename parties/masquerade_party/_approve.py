@@ -14,7 +14,7 @@ from masquerade_host.approvals import Approval
 from masquerade_host.keyfiles import load_keys
 from masquerade_party._approval import ask, confirm, in_words
 from masquerade_party._records import read_records
-from masquerade_party._site import Site, budget_in_words, login_name
+from masquerade_party._site import Site, budget_in_words, code_of, login_name
 from masquerade_protocols import protocol_of
 
 __all__ = ["Approved", "approve"]
@@ -31,11 +31,14 @@ class Approved:
         As it is recorded.
     reserved : bool
         Whether the budget was reserved. Without records it cannot be, since nobody knows yet which they are.
+    beside : tuple of str
+        Whose exact number of records the study shows together with others that were approved before, in sentences.
     """
 
     study: Study
     approval: Approval
     reserved: bool
+    beside: tuple[str, ...] = ()
 
 
 def approve(
@@ -96,14 +99,16 @@ def approve(
             data = read_records(protocol, data_path, study, site.me, stream)
             account, records = site.records(ledger, population, found, data)
             site.expect_to_fit(ledger, account, records)
-        words = in_words(study, site.me, protocol.explain(study), budget_in_words(site.spends, account, records))
+        beside = site.sizes_in_words(ledger, records, account.population)
+        budget = budget_in_words(site.spends, account, records)
+        words = in_words(study, site.me, protocol.explain(study), budget, beside, code=code_of(study))
         if fingerprint is None:
             ask(words)
         else:
             (tell or sys.stderr.write)(words)
             confirm(study, fingerprint)
         approval = site.record(ledger, records, account.population, login_name() if by is None else by)
-    return Approved(study, approval, records is not None)
+    return Approved(study, approval, records is not None, beside)
 
 
 def _party(study: Study, key_path: Path | str | None, participant: str | None) -> str:

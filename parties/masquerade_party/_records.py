@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.cluster import Cluster
 from masquerade_core.data.dask_records import DaskRecords, count_cells
+from masquerade_core.data.holdout import split
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, MasqueradeError
@@ -20,7 +21,7 @@ from masquerade_host.stats import Observer
 from masquerade_protocols import Protocol
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 
-__all__ = ["read_records", "says_the_same", "tell_the_owner"]
+__all__ = ["read_records", "says_the_same", "sizes_of", "tell_the_owner"]
 
 
 def read_records(
@@ -86,6 +87,16 @@ def _on_cluster(protocol: Protocol, cluster: Cluster, path: Path | str, study: S
 
 def _that_stream() -> str:
     return ", ".join(name for name, p in sorted((PROTOCOLS | MEASUREMENTS).items()) if p.streams)
+
+
+def sizes_of(study: Study, data: object) -> tuple[int, ...]:
+    """Return the exact numbers of records that a role adds to opened sums: those learned from, and those held back.
+
+    Cells have none: the number of those is under noise.
+    """
+    if not isinstance(data, Records):
+        return ()
+    return tuple(side.n for side in split(study, data) if side is not None)
 
 
 def tell_the_owner(data: object, observe: Observer) -> None:

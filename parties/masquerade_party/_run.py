@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from masquerade_core import __version__
 from masquerade_core.data.auxiliary import Auxiliary, load_study
 from masquerade_core.data.cluster import Cluster
 from masquerade_core.data.queries import data_at
@@ -16,24 +15,28 @@ from masquerade_core.learning.classifiers import Classifier, named
 from masquerade_core.model import Model
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE
+from masquerade_core.study import CHARLIE, Study
 from masquerade_host.dialer import PartySocket
-from masquerade_host.driver import run_role
-from masquerade_host.journal import FINISHED
+from masquerade_host.driver import run_role, telling_of_damage
+from masquerade_host.journal import FINISHED, Journal
 from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
+from masquerade_host.party_ends import not_confirmed
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
+from masquerade_host.program import Program
 from masquerade_host.proxy import Proxy
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.run_files import holds_result
+from masquerade_host.state import state_folder
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
 from masquerade_party._attempt import LedgerAttempt
-from masquerade_party._records import read_records, says_the_same, tell_the_owner
-from masquerade_party._site import Site, budget_in_words, login_name
+from masquerade_party._records import read_records, says_the_same, sizes_of, tell_the_owner
+from masquerade_party._site import Site, budget_in_words, code_of, expect_same_code, login_name
 from masquerade_protocols import Protocol, protocol_of
 from masquerade_protocols.blame import check_evidence
+from masquerade_protocols.rehearsing import rehearsed
 
 __all__ = ["run"]
 
@@ -94,7 +97,6 @@ def run(
     """
     found = data_at(data_path)
     study, auxiliary = load_study(study_path)
-    protocol = protocol_of(study)
     keys = load_keys(key_path)
     way_out = None if proxy is None else Proxy.parse(proxy)
     me = study.name_of(keys.public)
@@ -102,10 +104,25 @@ def run(
         raise BadInput(
             f"{key_path} is Charlie's key, but this process is a party", "give the key of one of the parties"
         )
+    protocol = _approved_protocol(study, me, state) if approved else protocol_of(study)
     role = _role(protocol, auxiliary, classifier)
     site = Site(state, study, me)
     approval = site.approval(population) if approved else None
-    with ExitStack() as cleanup, closing(site.ledger()) as ledger:
+    session_of = partial(
+        PartySession,
+        me,
+        study,
+        keys,
+        lambda: PartySocket(study.address, keys, study.curator.key.curve, way_out),
+        lambda: probe(study.address, study.curator.key.curve, way_out),
+        version=protocol.version,
+    )
+    with (
+        journal_of(study, me, keys, state, keep=journal) as kept,
+        telling_of_damage(kept, session_of),
+        ExitStack() as cleanup,
+        closing(site.ledger()) as ledger,
+    ):
         cluster = None if dask is None else cleanup.enter_context(Cluster(dask, study.study.deadline_seconds))
         data = read_records(protocol, data_path, study, me, stream, cluster)
         tell_the_owner(data, observe)
@@ -113,49 +130,72 @@ def run(
         account, records = site.records(ledger, chosen, found, data)
         folder = Path(out or default_directory(study, me))
         result = folder / RESULT
-        with journal_of(study, me, state, keep=journal) as kept:
-            if holds_result(folder, kept.finished):
-                observe("done", result=str(result))
-                return result
-            if kept.joined and ledger.finished(study, me):
-                approval = site.approval(population)  # the earlier process died when all but the journal was done
-            elif approval is None:
-                site.expect_to_fit(ledger, account, records)
-            else:
-                site.adopt_unattended(ledger, records, approval.population)
-                site.reserve(ledger, records, approval.population, approval.who)
-            with RunDirectory(folder, check=check_evidence, resumed=kept.joined) as directory:
-                if approval is None:
-                    ask(in_words(study, me, protocol.explain(study), budget_in_words(site.spends, account, records)))
-                    approval = site.record(ledger, records, account.population, login_name())
-                with LedgerAttempt(ledger, study, me, records.fingerprint, observe, resumed=kept.joined) as attempt:
-                    session = PartySession(
-                        me,
-                        study,
-                        keys,
-                        lambda: PartySocket(study.address, keys, study.curator.key.curve, way_out),
-                        lambda: probe(study.address, study.curator.key.curve, way_out),
-                        version=__version__,
-                        observe=attempt.observe,
-                        debits=attempt,
-                    )
-                    directory.follow(session)
-                    whole_role, begun = role(Seat(me, study.names), study, data), records.fingerprint
-                    release = run_role(whole_role, session, SystemRng(), journal=kept, begun=begun)
-                    attempt.safe = kept.kept
-                    statement = [claim.to_json() for claim in protocol.statement(study)]
-                    directory.record(
-                        release.files(study, session.run),
-                        summarize(session, statement, {}, release),
-                        approval=approval.model_dump(mode="json"),
-                        ledger=site.entries(ledger),
-                    )
-                kept.end(FINISHED, session.run)
+        if holds_result(folder, kept.finished):
+            observe("done", result=str(result))
+            return result
+        if kept.joined and ledger.finished(study, me):
+            approval = site.approval(population)  # the earlier process died when all but the journal was done
+        elif approval is None:
+            site.expect_to_fit(ledger, account, records)
+        else:
+            site.adopt_unattended(ledger, records, approval.population)
+            site.reserve(ledger, records, approval.population, approval.who)
+        forecast, again = rehearsed(study, protocol.cost(study), joined=kept.joined), result.exists()
+        with RunDirectory(folder, check=check_evidence, resumed=kept.joined) as directory:
+            if approval is None:
+                beside = site.sizes_in_words(ledger, records, account.population)
+                budget = budget_in_words(site.spends, account, records)
+                ask(in_words(study, me, protocol.explain(study), budget, beside, code=code_of(study)))
+                approval = site.record(ledger, records, account.population, login_name())
+            begins = records.fingerprint, sizes_of(study, data)
+            with LedgerAttempt(ledger, study, me, *begins, observe, resumed=kept.joined) as attempt:
+                session = session_of(
+                    observe=attempt.observe,
+                    debits=attempt,
+                    forecast=forecast,
+                    program=Program.here(protocol.parameters.__module__),
+                )
+                attempt.released = session.releases
+                directory.follow(session)
+                whole_role, begun = role(Seat(me, study.names), study, data), records.fingerprint
+                release = run_role(whole_role, session, SystemRng(), journal=kept, begun=begun)
+                attempt.safe = kept.kept
+                directory.record(
+                    release.files(study, session.run),
+                    summarize(session, [claim.to_json() for claim in protocol.statement(study)], {}, release),
+                    approval=approval.model_dump(mode="json"),
+                    ledger=site.entries(ledger),
+                )
+        _end(kept, session, folder, again=again)
         # The session is over, and nothing else is sent: this is for whoever sits at this machine.
         if isinstance(release, Model) and isinstance(data, Records) and says_the_same(release, data):
             observe("same_answer")
     observe("done", result=str(result))
     return result
+
+
+def _end(journal: Journal, session: PartySession, folder: Path, *, again: bool) -> None:
+    """End the journal of a run whose result is written.
+
+    A result that is not confirmed keeps it once: started again, the same command may get Charlie's last frame.
+
+    Raises
+    ------
+    DeadlinePassed
+        The result is not confirmed.
+    """
+    error = session.unconfirmed
+    goes_on = error is not None and journal.kept and not again
+    if not goes_on:
+        journal.end(FINISHED if error is None else type(error).__name__, session.run)
+    if error is not None:
+        raise not_confirmed(error, folder, again=goes_on)
+
+
+def _approved_protocol(study: Study, me: str, state: Path | str | None) -> Protocol:
+    """Return a study's protocol, of which a person has approved as it is installed now."""
+    expect_same_code(state_folder(state), study, me)
+    return protocol_of(study)
 
 
 def _role(protocol: Protocol, auxiliary: Auxiliary | None, classifier: Classifier | str | None) -> Callable[..., Any]:

@@ -14,7 +14,6 @@ what parties show in their own files counts only if Charlie's signed receipt is 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from masquerade_core import __version__
 from masquerade_core.crypto.boxes import SigningKey, verify
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.paillier import PublicKey
@@ -27,7 +26,7 @@ from masquerade_core.wire.messages import Ciphertexts
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import counted, listed
 from masquerade_protocols.blocks.double_sets import has_double_masks
-from masquerade_protocols.blocks.masked_messages import Masked, Summed, blame, masked_digest
+from masquerade_protocols.blocks.masked_messages import Masked, Summed, blame, fits, masked_digest
 from masquerade_protocols.blocks.sum_messages import (
     Contribution,
     Opened,
@@ -38,10 +37,12 @@ from masquerade_protocols.blocks.sum_messages import (
     receipt,
 )
 from masquerade_protocols.blocks.survivors import Outcome
+from masquerade_protocols.registry import entry_named
 
 __all__ = ["blame_of_opening", "blame_of_sum", "check_evidence", "run_of", "verdict"]
 
 _READER = SigningKey(bytes(32))  # reads frames and signs nothing
+_BOUNDS = tuple((1 << (bits - 1)) - 1 for bits in (32, *range(64, 577, 64)))  # one for each length of a word
 _PRIMES = {(bits + 7) // 8: (1 << bits) - 1 for bits in (127, 521, 2203, 4253)}  # of check values, by their length
 
 
@@ -84,12 +85,12 @@ def blame_of_sum(told: Summed | Outcome, contributions: Mapping[str, Masked]) ->
     size = len(told.words)
     if {len(c.words) for c in contributions.values()} != {size} or len(told.check) not in _PRIMES:
         return CHARLIE
-    for bits in (32, *range(64, 577, 64)):
-        layout = Words(1, (1 << (bits - 1)) - 1)
+    for bound in _BOUNDS:
+        layout = Words(1, bound)
         length = size // layout.size - layout.marks
-        layout = Words(max(length, 1), layout.bound)
-        fits = (layout.total_bytes, layout.check_bytes) == (size, len(told.check)) and layout.fits
-        if fits and blame(layout, told, contributions) is None:
+        layout = Words(max(length, 1), bound)
+        whole = (layout.total_bytes, layout.check_bytes) == (size, len(told.check)) and layout.fits
+        if whole and blame(layout, told, contributions) is None:
             return None
     return CHARLIE
 
@@ -106,6 +107,12 @@ class _Shown:
         self.sent: dict[tuple[str, str], Frame] = {}
         self.own: dict[tuple[str, str], Frame] = {}  # what parties show of themselves
         self.refused: list[str] = []
+        self._writers: set[str] = set()
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The parties of which no file is there that bears their signature."""
+        return tuple(name for name in self._study.names if name not in self._writers)
 
     def take(self, file: Evidence) -> None:
         """Take a file, if whoever keeps its frames has signed it; of a party's, only its own frames and Charlie's."""
@@ -113,6 +120,7 @@ class _Shown:
         if not verify(keys.get(file.participant, b""), file.signed(), file.signature):
             self.refused.append(f"a file that {file.participant} is said to have written does not bear its signature")
             return
+        self._writers.add(file.participant)
         for source, data in file.frames:
             if source in (CHARLIE, file.participant) or file.participant == CHARLIE:
                 self.add(source, data, self.own if source == file.participant else self.sent)
@@ -166,12 +174,12 @@ def run_of(file: Evidence, study: Study, name: str = EVIDENCE) -> bytes:
     BadInput
         It is of a run of another study or version.
     """
-    before = study.study_id(__version__)
+    before = study.study_id(entry_named(study.study.protocol).version)
     run = run_id(before, file.roster) if file.roster else before  # a run that ended before its roster
     if file.run != run.hex():
         raise BadInput(
-            f"{name} is of the run {file.run[:8]}, which is no run of this study in this version",
-            "give the study of that run, and use the version of the program that ran it",
+            f"{name} is of the run {file.run[:8]}, which is no run of this study under this program's numbers",
+            "give the study of that run, and use a release of the program that has that run's numbers",
         )
     return run
 
@@ -183,12 +191,16 @@ def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
     for file in files:
         shown.take(file)
     frames = tuple(dict.fromkeys(data for file in files for _, data in file.frames))
-    proved = Judge(study, run, study.study_id(__version__)).of(frames)
+    proved = Judge(study, run, study.study_id(entry_named(study.study.protocol).version)).of(frames)
     if proved.culprit:
         return Findings(proved.culprit, (*shown.refused, proved.said))
+    if proved.copied:  # which of its contributions Charlie added cannot be told
+        return _two_stories(shown) or Findings("", (*shown.refused, proved.said))
+    if proved.suspects:
+        return Findings("", (*shown.refused, proved.said), proved.suspects)
     refused = any(file.refused_sum for file in files)
     try:
-        told = _two_stories(shown) or _of_double_masks(study)
+        told = _of_lengths(study, shown) or _two_stories(shown) or _of_double_masks(study)
         culprit, found, suspects = told or _of_proof(study, shown) or _judged(study, shown)
     except ProtocolViolation as error:  # a body that its signer should not have sent
         culprit, found, suspects = error.peer, (error.message,), ()
@@ -197,6 +209,22 @@ def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
     if not culprit and not suspects:
         suspects = tuple(name for name in (*study.names, CHARLIE) if name not in {file.participant for file in files})
     return Findings(culprit, (*shown.refused, *found), () if culprit else suspects)
+
+
+def _of_lengths(study: Study, shown: _Shown) -> Findings | None:
+    """A signed contribution that is as long as none of the run's sums proves its signer's fault.
+
+    How long sums are follows from the study alone, but for the length of a word.
+    """
+    lengths = entry_named(study.study.protocol).sum_lengths(study)
+    layouts = [Words(length, bound) for length in lengths for bound in _BOUNDS]
+    for (name, kind), frame in (*shown.sent.items(), *shown.own.items()):
+        if kind == "Masked" and layouts:
+            message = decode(Masked, frame.body, name)
+            if not any(fits(layout, message) for layout in layouts):
+                said = f"{name} signed a contribution of {len(message.words)} bytes, and no sum of this study has such"
+                return Findings(name, (said,))
+    return None
 
 
 def _two_stories(shown: _Shown) -> Findings | None:
@@ -249,7 +277,7 @@ def _judged(study: Study, shown: _Shown) -> Findings:
         found = _of_opening(study, shown, last, given)
         said = _two_totals(shown)
         return Findings(CHARLIE, (said,)) if said and not found.culprit else found
-    return _of(blame_of_sum(last, given), last.round, tuple(given), "")
+    return _of(blame_of_sum(last, given), last.round, tuple(given), "", shown.absent)
 
 
 def _of_proof(study: Study, shown: _Shown) -> Findings | None:
@@ -302,14 +330,27 @@ def _of_opening(study: Study, shown: _Shown, told: Opened, given: Mapping[str, C
         opened = decode(RoundSum, answer.body, study.lead)
         if opened.round == told.round and opened.sums != told.sums:
             return Findings(CHARLIE, (f"Charlie told another sum of round {told.round} than {study.lead} opened",))
-    or_lead = f", or {study.lead} opened another sum"
-    return _of(blame_of_opening(key, told, given), told.round, tuple(given), or_lead)
+    culprit = blame_of_opening(key, told, given)
+    if culprit is None and answer is None:
+        said = (
+            f"the total that Charlie told in round {told.round} is that of the {counted(len(given), 'contribution')}. "
+            f"But only his own evidence could show that he told the sum which {study.lead} opened. He told another "
+            f"one, or {study.lead} opened another one, or a party's contribution was not well made"
+        )
+        return Findings("", (said,), (*given, CHARLIE))
+    return _of(culprit, told.round, tuple(given), f", or {study.lead} opened another sum", shown.absent)
 
 
-def _of(culprit: str | None, round_: int, given: tuple[str, ...], otherwise: str) -> Findings:
+def _of(culprit: str | None, round_: int, given: tuple[str, ...], otherwise: str, absent: tuple[str, ...]) -> Findings:
+    """Say what the contributions prove. Charlie is cleared by all parties' files alone: one may show another story."""
     shown = f"{counted(len(given), 'signed contribution')} to round {round_}"
     if culprit:
         said = f"the sum, check value or receipt that Charlie signed is not that of the {shown}"
         return Findings(culprit, (said,))
-    said = f"what Charlie signed follows from the {shown}: he is cleared. A party's contribution was not well made"
-    return Findings("", (f"{said}{otherwise}; nobody can tell whose without opening what it hides",), given)
+    said = f"what Charlie signed follows from the {shown}"
+    if absent:
+        said += f". The file of {listed(absent)} is not there, so this does not clear him. If it shows nothing else, a"
+    else:
+        said += ": he is cleared. A"
+    said += f" party's contribution was not well made{otherwise}; nobody can tell whose without opening what it hides"
+    return Findings("", (said,), given if not absent else (*given, CHARLIE))

@@ -5,7 +5,7 @@ anything.
 """
 
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, Never
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from masquerade_core.data.loading import POINTS, Loader
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.forecast import Forecast, slowest_exponentiation
 from masquerade_core.model import Model, Release, SavedModel
 from masquerade_core.privacy.accounting.composition import Cost as Spending
 from masquerade_core.privacy.accounting.composition import target
@@ -25,6 +26,7 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect
 from masquerade_core.study import Study
+from masquerade_core.wire.header import WIRE_VERSION
 
 __all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Released", "WeightNoise", "Weights", "paragraphs"]
 
@@ -85,6 +87,10 @@ class Cost:
     round_trips: int
     exponentiations: float
 
+    def forecast(self, study: Study) -> Forecast:
+        """Return how long a frame may take beside the deadline: as long as the whole arithmetic of a slow machine."""
+        return Forecast(self.exponentiations * slowest_exponentiation(study.key_bits), 2 * self.round_trips)
+
 
 @dataclass(frozen=True)
 class Noiseless:
@@ -132,6 +138,10 @@ def _has_none(*_arguments: object, **_named: object) -> Never:
     raise LocalProtocolError(
         "this entry does not have what was asked of it: a baseline has no roles, and a protocol no central computation"
     )
+
+
+def _makes_no_sums(_study: Study) -> tuple[int, ...]:
+    return ()
 
 
 def _its_target(study: Study) -> Spending:
@@ -214,11 +224,22 @@ class Protocol:
         Why it cannot make a sum again without a party that fell silent, as a clause; empty where it can.
     dearest : callable or None
         (study) -> the part of mu^2 that the dearest of its sums takes; None where no sum is made again.
+    opens_sizes : callable
+        (study) -> whether a run opens the exact number of all records.
     weight_noise : callable or None
         (study, N) -> the noise on each weight of the released model; None where it is not known. N is the number of all
         records that were learned from, or None where the run does not publish it.
     spends : callable
         (study) -> what a whole run takes of a data owner's privacy budget. By default it is the study's target.
+    sum_lengths : callable
+        (study) -> how many numbers a secure sum of such a run may have, whatever the records are. It is empty where no
+        sum is made. A signed contribution of another length convicts its signer.
+    beside_the_paper : callable or None
+        (study) -> which of the paper's steps such a run takes, and what the paper's noise would be: sentences for the
+        end of a demonstration. None where there is nothing to say.
+    meaning : int
+        A number that is raised whenever the same draws no longer lead to the same messages and the same release. A test
+        compares it with known answers.
     """
 
     name: str
@@ -253,8 +274,17 @@ class Protocol:
     learns_from_hundreds: bool = False
     no_retries: str = "a sum of it that is made again would carry the same noise, or none"
     dearest: Callable[[Study], Fraction] | None = None
+    opens_sizes: Callable[[Study], bool] = lambda _: True
     weight_noise: Callable[[Study, int | None], WeightNoise | None] | None = None
     spends: Callable[[Study], Spending] = _its_target
+    sum_lengths: Callable[[Study], Collection[int]] = _makes_no_sums
+    beside_the_paper: Callable[[Study], str] | None = None
+    meaning: int = 1
+
+    @property
+    def version(self) -> str:
+        """The numbers of the wire and of this protocol's meaning. Only programs that have both equal make a run."""
+        return f"{WIRE_VERSION}.{self.meaning}"
 
     @property
     def baseline(self) -> bool:

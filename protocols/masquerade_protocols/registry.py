@@ -1,10 +1,12 @@
-"""The protocols by name, baselines among them: one line each.
+"""The protocols by name, baselines among them: one line each. An entry is imported when it is first asked for.
 
 A protocol outside this tree registers itself: its distribution names the entry under ``[project.entry-points]`` in the
-group ``masquerade.protocols``. Every process of a run needs it installed.
+group ``masquerade.protocols``. Every process of a run needs it installed. It is loaded only where a study names it
+(:mod:`masquerade_protocols.plugins`), and no such name replaces one of this tree.
 """
 
-from importlib.metadata import entry_points
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 
 from masquerade_core.data.loading import POINTS
 from masquerade_core.errors import BadInput
@@ -12,19 +14,10 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
 from masquerade_core.words import listed
 from masquerade_protocols.attempts import with_attempts
-from masquerade_protocols.baselines.entry import AVERAGE, BATCH, CENTRAL_DP, GOP, INDIVIDUAL, POOLED
-from masquerade_protocols.dp_gd.entry import DP_GD
-from masquerade_protocols.dp_whitened.entry import DP_WHITENED
 from masquerade_protocols.entry import Protocol
-from masquerade_protocols.evaluation.entry import EVALUATION
-from masquerade_protocols.input_noise.entry import INPUT_NOISE
-from masquerade_protocols.local_aggregation.entry import LOCAL_AGGREGATION
 from masquerade_protocols.neighbouring import with_neighbours
-from masquerade_protocols.psgd.entry import DECAYING_BUDGET, NOISY_GRADIENT, PSGD
-from masquerade_protocols.refusing import with_refusals
-from masquerade_protocols.summary.entry import SUMMARY
-from masquerade_protocols.voting.entry import SOFT, VOTE
-from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
+from masquerade_protocols.plugins import Plugin, plugin_named, plugin_names
+from masquerade_protocols.refusing import with_refusals, with_times
 
 __all__ = [
     "BASELINES",
@@ -33,22 +26,94 @@ __all__ = [
     "PROTOCOLS",
     "entry_named",
     "entry_of",
+    "plugin_of",
     "protocol_of",
     "register",
     "statement_of",
 ]
 
-DEFAULT_PROTOCOL = DP_WHITENED.name
+DEFAULT_PROTOCOL = "dp-whitened"
 """The protocol of a new study and of a demonstration: what is proved of it is the study's privacy target."""
 
-PROTOCOLS: dict[str, Protocol] = {}
+
+class Entries(Mapping[str, Protocol]):
+    """Entries by name. The names import nothing; an entry is imported when it is asked for.
+
+    Parameters
+    ----------
+    places : mapping of str to str
+        Where each is: ``folder.entry:NAME``, below this package.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = dict(places)
+        self._made: dict[str, Protocol] = {}
+
+    def __getitem__(self, name: str) -> Protocol:
+        if name not in self._made:
+            module, _, attribute = self._places[name].partition(":")
+            self._made[name] = _complete(getattr(import_module(f"masquerade_protocols.{module}"), attribute))
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __or__(self, other: Mapping[str, Protocol]) -> dict[str, Protocol]:
+        return {**self, **other}
+
+    def add(self, entry: Protocol) -> None:
+        """Add an entry that is there already."""
+        self._places[entry.name], self._made[entry.name] = "", entry
+
+
+PROTOCOLS = Entries({
+    "dp-whitened": "dp_whitened.entry:DP_WHITENED",
+    "dp-gd": "dp_gd.entry:DP_GD",
+    "local-aggregation": "local_aggregation.entry:LOCAL_AGGREGATION",
+    "psgd": "psgd.entry:PSGD",
+    "noisy-gradient": "psgd.entry:NOISY_GRADIENT",
+    "decaying-budget": "psgd.entry:DECAYING_BUDGET",
+    "input-noise": "input_noise.entry:INPUT_NOISE",
+    "weighted-dp": "weighted_dp.entry:WEIGHTED_DP",
+    "vote": "voting.entry:VOTE",
+    "soft": "voting.entry:SOFT",
+    "summary": "summary.entry:SUMMARY",
+})  # fmt: skip
 """The entries with a conversation that learn a model, by name."""
 
-MEASUREMENTS: dict[str, Protocol] = {}
+MEASUREMENTS = Entries({"evaluation": "evaluation.entry:EVALUATION"})
 """The entries with a conversation that measure a model, by name."""
 
-BASELINES: dict[str, Protocol] = {}
+BASELINES = Entries({
+    "gop": "baselines.entry:GOP",
+    "central-dp": "baselines.entry:CENTRAL_DP",
+    "pooled": "baselines.entry:POOLED",
+    "individual": "baselines.entry:INDIVIDUAL",
+    "batch": "baselines.entry:BATCH",
+    "average": "baselines.entry:AVERAGE",
+})  # fmt: skip
 """The entries without a conversation, by name."""
+
+
+_OURS = frozenset({*PROTOCOLS, *MEASUREMENTS, *BASELINES})
+
+
+def plugin_of(study: Study) -> Plugin | None:
+    """Return the protocol that a study names if it is another distribution's, without loading it; else None.
+
+    Raises
+    ------
+    BadInput
+        Two distributions have a protocol of this name.
+    """
+    name = study.study.protocol
+    return None if name in _OURS else plugin_named(name)
 
 
 def register(entry: Protocol) -> None:
@@ -61,49 +126,30 @@ def register(entry: Protocol) -> None:
     """
     if any(entry.name in known for known in (PROTOCOLS, MEASUREMENTS, BASELINES)):
         raise BadInput(f"there are two protocols called {entry.name}", "give the newer one another name")
+    (BASELINES if entry.baseline else MEASUREMENTS if entry.measures else PROTOCOLS).add(_complete(entry))
+
+
+def _complete(entry: Protocol) -> Protocol:
+    """Return an entry with what all of its kind have in common."""
     if entry.records is POINTS and not entry.baseline:
         entry = with_refusals(entry)
-    if not entry.baseline:
-        entry = with_attempts(with_neighbours(entry))
-    (BASELINES if entry.baseline else MEASUREMENTS if entry.measures else PROTOCOLS)[entry.name] = entry
-
-
-for _entry in (
-    DP_WHITENED,
-    DP_GD,
-    LOCAL_AGGREGATION,
-    PSGD,
-    NOISY_GRADIENT,
-    DECAYING_BUDGET,
-    INPUT_NOISE,
-    WEIGHTED_DP,
-    VOTE,
-    SOFT,
-    SUMMARY,
-    EVALUATION,
-    GOP,
-    CENTRAL_DP,
-    POOLED,
-    INDIVIDUAL,
-    BATCH,
-    AVERAGE,
-):
-    register(_entry)
-
-for _point in entry_points(group="masquerade.protocols"):
-    register(_point.load())
+    return entry if entry.baseline else with_attempts(with_neighbours(with_times(entry)))
 
 
 def entry_named(name: str) -> Protocol:
     """Return the protocol or the baseline of this name; BadInput where there is none."""
-    found = PROTOCOLS.get(name) or MEASUREMENTS.get(name) or BASELINES.get(name)
-    if found is None:
-        raise BadInput(
-            f"[study] protocol is {name!r}, but the protocols are {listed(list(PROTOCOLS))}, and the baselines are "
-            f"{listed(list(BASELINES))}",
-            "choose one of them",
-        )
-    return found
+    for known in (PROTOCOLS, MEASUREMENTS, BASELINES):
+        if name in known:
+            return known[name]
+    if (plugin := plugin_named(name)) is not None:
+        register(plugin.load())
+        return entry_named(name)
+    others = [other for other in plugin_names() if other not in PROTOCOLS]
+    raise BadInput(
+        f"[study] protocol is {name!r}, but the protocols are {listed([*PROTOCOLS, *others])}, and the baselines are "
+        f"{listed(list(BASELINES))}",
+        "choose one of them",
+    )
 
 
 def entry_of(study: Study) -> Protocol:
@@ -124,6 +170,11 @@ def entry_of(study: Study) -> Protocol:
         _check_table(entry, study)
     _check_evaluation(entry, study)
     entry.check(study)
+    if not (study.lead or entry.baseline) and entry.cost(study).ciphertexts:
+        raise BadInput(
+            f"[study] has no lead, but {entry.name} encrypts numbers here under a key that one party must hold",
+            f"add lead = with the name of one of the parties: {', '.join(study.names)}",
+        )
     return entry
 
 
@@ -160,7 +211,7 @@ def protocol_of(study: Study) -> Protocol:
         See :func:`entry_of`; or the study names a baseline.
     """
     name = study.study.protocol
-    if name in BASELINES:
+    if entry_named(name).baseline:
         raise BadInput(
             f"[study] protocol is {name!r}, a baseline, and a baseline has no conversation: one process holds "
             "everybody's records",

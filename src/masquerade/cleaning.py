@@ -4,6 +4,9 @@ Textual repairs keep what a cell says: the encoding, the separators, blanks arou
 marks between thousands, capitals where one level or label alone differs in them. The study's own rules move a number to
 its bound and fill a missing cell. A record that neither kind of rule mends is left out. Each record is mended by
 itself; only how a column writes its commas is looked up in the rest of the file.
+
+A record's place in the file says whether an evaluation holds it back (:mod:`masquerade_core.data.holdout`). So the last
+records take the places of those that are left out, and every other record keeps its own.
 """
 
 import csv
@@ -14,8 +17,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from masquerade_core.data.columns import encode_column, is_allowed
 from masquerade_core.data.examining import Examined, examine
@@ -126,15 +130,41 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
     with _new(out) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*(f.name for f in study.features), study.label.name])
-        for block in records_of(path, work.encoder, work.labels, fills=False).blocks:
-            for table in block.tables():
-                writer.writerows(work.rows(table))
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=out.parent) as good:
+            left_out = _write_good(csv.writer(good, lineterminator="\n"), work, path)
+            gaps = [place for place in left_out if place < cleaned.kept]
+            good.seek(0)
+            last = list(islice(csv.reader(good), cleaned.kept - len(gaps), None))
+            good.seek(0)
+            writer.writerows(_in_their_places(csv.reader(good), gaps, last, cleaned.kept))
         if not cleaned.kept:
             raise BadInput(
                 f"{found.source} has no record that the public rules mend, so nothing was written",
                 f"'masquerade data check' says what is wrong with {found.source}",
             )
     return cleaned
+
+
+def _write_good(writer: Any, work: "_Work", path: Path | str) -> list[int]:
+    """Write the records that can be mended, and return the places of the others, counted from 0."""
+    left_out, place = [], 0
+    for block in records_of(path, work.encoder, work.labels, fills=False).blocks:
+        for table in block.tables():
+            for row in work.rows(table):
+                if row is None:
+                    left_out.append(place)
+                else:
+                    writer.writerow(row)
+                place += 1
+    return left_out
+
+
+def _in_their_places(
+    rows: Iterator[list[str]], gaps: Sequence[int], last: Sequence[list[str]], n: int
+) -> Iterator[list[str]]:
+    """Yield n records: ``last`` at the places that are ``gaps``, and the others in their order."""
+    fill = dict(zip(gaps, last, strict=True))
+    return (fill[place] if place in fill else next(rows) for place in range(n))
 
 
 def _check(found: Examined) -> None:
@@ -183,8 +213,8 @@ class _Work:
         self.labels = Labels(study)
         self._kinds = {(fault.column, fault.kind) for fault in cleaned.found.faults}
 
-    def rows(self, table: TextTable) -> list[tuple[str, ...]]:
-        """Return the mended records of a table; those that cannot be mended are left out."""
+    def rows(self, table: TextTable) -> list[tuple[str, ...] | None]:
+        """Return the mended records of a table; None in place of one that cannot be mended."""
         note_broken(table, self.cleaned.left_out, refused=True)
         good = table.whole()
         places = good.places(self.cleaned.left_out.source)
@@ -201,7 +231,8 @@ class _Work:
         self._leave_out(name, faults, places, lost, ", ".join(map(repr, label.classes or (label.positive,))))
         self.cleaned.dropped += len(lost) + len(table.broken)
         self.cleaned.kept += len(good.numbers) - len(lost)
-        return [row for i, row in enumerate(zip(*columns, strict=True)) if i not in lost]
+        mended = iter([None if i in lost else row for i, row in enumerate(zip(*columns, strict=True))])
+        return [None if row in table.broken else next(mended) for row in range(len(table.numbers))]
 
     def _leave_out(
         self, column: str, faults: dict[Kind, list[int]], places: Sequence[int | str], lost: set[int], allowed: str

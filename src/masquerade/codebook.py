@@ -9,7 +9,6 @@ and ``levels``, and where needed ``edges``, ``missing`` (what a missing cell cou
 """
 
 import re
-import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import Heading, check_heading, check_names, read_names, read_own
+from masquerade_core.bounded import toml_of
+from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
@@ -154,13 +155,7 @@ class _Blocks(BaseModel):
 
 def _from_toml(path: Path) -> Columns:
     try:
-        blocks = _Blocks.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {path}", "correct the path") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path.name} cannot be read as text in UTF-8", "check the path and who may read it") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path.name} is not TOML: {error}", "correct the file at that place") from error
+        blocks = _Blocks.model_validate(toml_of(read_study_text(path), path.name))
     except ValidationError as error:
         raise BadInput(f"{path.name}: {explain(error, _Blocks)}", "correct the block") from error
     return Columns(blocks.features, blocks.label)

@@ -85,7 +85,7 @@ def _await(look: Callable[[], T | None], what: str) -> T:
     return found
 
 
-def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None:
+def curator(parties: int, protocol: str, runs: Path, progress: Progress, calibration: str | None = None) -> None:
     """Act as Charlie: collect the keys, write the study, run it, and print the result."""
     keys = _keys()
     folder = MEETING / "keys"
@@ -119,6 +119,7 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress) -> None
         curator_key=keys.public,
         name="compose",
         protocol=protocol,
+        calibration=calibration,
         auxiliary=auxiliary,
         address=f"tcp://curator:{PORT}",
         features=cohort.features,
@@ -166,9 +167,10 @@ def _start(arguments: list[str], progress: Progress) -> None:
     match arguments:
         case ["curator"]:
             settings = os.environ
-            protocol = settings["MASQUERADE_PROTOCOL"]
+            protocol, calibration = settings["MASQUERADE_PROTOCOL"], settings.get("MASQUERADE_CALIBRATION") or None
+            parties, runs = int(settings["MASQUERADE_PARTIES"]), Path(settings["MASQUERADE_RUNS"])
             with show_life(ALIVE):
-                curator(int(settings["MASQUERADE_PARTIES"]), protocol, Path(settings["MASQUERADE_RUNS"]), progress)
+                curator(parties, protocol, runs, progress, calibration)
         case ["party"]:
             with while_alive(ALIVE):
                 party(progress)

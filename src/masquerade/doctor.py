@@ -3,8 +3,6 @@
 What a run costs comes from the entry of the study's protocol, so the doctor knows no protocol by name.
 """
 
-import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from masquerade.budgeting import budget_line
 from masquerade.checks import Check, Verdict
 from masquerade.network_checks import descriptors, network
 from masquerade.report import lead_part
+from masquerade_core.crypto.speed import seconds_of_exponentiation
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.schema import Dataset
@@ -115,11 +114,7 @@ def _arithmetic(study: Study, cost: Cost) -> Check:
     bits, found = study.key_bits, f"gmpy2 {gmpy2.version()} with {gmpy2.mp_version()}"
     if not bits:
         return Check("arithmetic", Verdict.OK, f"{found}; this run encrypts nothing and needs none")
-    n = gmpy2.mpz(secrets.randbits(bits) | 1 << (bits - 1) | 1)
-    base = gmpy2.mpz(secrets.randbits(2 * bits)) % (n * n)
-    began = time.perf_counter()
-    gmpy2.powmod(base, n, n * n)
-    seconds = time.perf_counter() - began
+    seconds = seconds_of_exponentiation(bits)
     words = f"{found}: {seconds * 1000:.0f} ms for an exponentiation with {bits}-bit keys"
     if not cost.exponentiations:
         return Check("arithmetic", Verdict.OK, f"{words}; this run encrypts nothing and needs none")

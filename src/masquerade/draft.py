@@ -28,6 +28,7 @@ from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
+from masquerade_core.words import DELTA
 from masquerade_protocols import DEFAULT_PROTOCOL, Protocol, entry_named, entry_of
 
 __all__ = [
@@ -322,6 +323,7 @@ class Draft:
         words = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
         key = "positive" if self.label.classes is None else "classes"
         words |= {"label_key": key, "label_words": LABEL_WORDS[key]}
+        words["delta_words"] = DELTA.capitalize()
         words["expected"] = "" if self.expected_records is not None else "# "
         words |= {f"{what}_note": EXAMPLE_NOTES[what] if what in self.examples else "" for what in EXAMPLE_NOTES}
         words |= privacy_words(entry, len(names), self.counted_colluders, proven=self.proven)

@@ -130,7 +130,7 @@ nonce = {nonce}
 # The odds of any guess about one record change by at most a factor e^epsilon: with 1, a guess of 50 % becomes one of at
 # most 73 %. The smaller, the more private the model, and the noisier.
 epsilon = {epsilon}
-# The probability that epsilon does not hold.
+# {delta_words}.
 delta = {delta}
 {calibration_words}
 calibration = {calibration}

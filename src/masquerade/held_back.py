@@ -12,6 +12,7 @@ __all__ = ["SHARE", "Proposal", "propose"]
 SHARE = 0.2
 """The share of records that a new study holds back."""
 
+_LOST = 0.5  # what is expected where there would be no interval
 _WORTH = 0.05  # an interval that reaches farther to each side is not worth a fifth of the records
 
 
@@ -72,11 +73,10 @@ def propose(
         return Proposal(f"\n# {_wrapped(note)}.\n[evaluation]\nshare = {SHARE}\n", note)
     needed = records_needed(sd, _WORTH)
     enough = f"about {_rounded(needed / SHARE):,} records would do" if needed else "no number of records would do"
-    far = f"{100 * reach:.0f} points" if reach < _WORTH * 10 else "half of all that there is"
-    note = (
-        f"there is no [evaluation], since its intervals would reach {far} to each side with {records:,} records; "
-        f"{enough}"
-    )
+    why = f"its intervals would reach {100 * reach:.0f} points to each side"
+    if reach >= _LOST:
+        why = "the AUC would be lost in the noise"
+    note = f"there is no [evaluation], since {why} with {records:,} records; {enough}"
     return Proposal(f"\n# {_wrapped(note[:1].upper() + note[1:])}.\n", note)
 
 

@@ -1,6 +1,5 @@
 """Prediction with a published model, by whoever has new records and nothing else: the papers call him Dave."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from masquerade.exports.provenance import Provenance
 from masquerade.faulty_records import BadRecord, BadRecords, bad_records
+from masquerade_core.bounded import json_of, read_text
 from masquerade_core.data.schema import Column, Encoder
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
@@ -23,7 +23,8 @@ __all__ = ["LoadedModel", "OnError", "Prediction", "load_model", "predict"]
 OnError = Literal["refuse", "skip"]
 """What happens where some records cannot be labelled: no record is, or all others are."""
 
-_MAX_BYTES = 64 << 20
+_MOST_BYTES = 64 << 20
+
 _MODEL = "model.json"
 _HINT = "name the model.json that a run left in its directory, or an ONNX or skops file that was exported from it"
 _CORRECT = "correct these records or leave them out; or label all others"
@@ -128,17 +129,9 @@ def load_model(path: Path | str) -> LoadedModel:
     """
     path = Path(path)
     path = path / _MODEL if path.is_dir() else path
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise BadInput(f"{path} is larger than {_MAX_BYTES >> 20} MB: it cannot be a model", _HINT)
-        if path.suffix.lower() in {".onnx", ".skops"}:
-            return _exported(path)
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no model at {path}", _HINT) from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
-        raise BadInput(f"the model {path} cannot be read: {reason}", _HINT) from error
+    if path.suffix.lower() in {".onnx", ".skops"}:
+        return _exported(path)
+    data = json_of(read_text(path, _MOST_BYTES, "model", _HINT), path, _HINT)
     if not isinstance(data, dict):
         raise BadInput(f"{path} is JSON, but it holds no model", _HINT)
     saved = model_from_json(data)

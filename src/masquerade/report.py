@@ -177,7 +177,7 @@ def result_report(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
     for party, own in metrics.get("test_errors", {}).items():
         parts.append(Text(f"    {party}'s own classifier  {own:.2%}", style="dim"))
     parts += evaluation_shown(result.get("evaluation"))
-    parts += statement(result["statement"])
+    parts += statement(result["statement"], result.get("epsilon"))
     return tuple(parts)
 
 
@@ -188,9 +188,8 @@ def costs(result: Mapping[str, Any]) -> RenderableType:
     for name in ("seconds", "messages", "bytes"):
         table.add_column(name, justify="right", no_wrap=True)
     for stage in result["stages"]:
-        table.add_row(
-            Text(f"  {stage['name']}"), f"{stage['seconds']:.2f}", str(stage["messages"]), human_bytes(stage["bytes"])
-        )
+        seconds = f"{stage['seconds']:.2f}" if "seconds" in stage else ""  # a party's stages have none
+        table.add_row(Text(f"  {stage['name']}"), seconds, str(stage["messages"]), human_bytes(stage["bytes"]))
     total = f"{result['seconds']:.2f}", str(result["messages"]), human_bytes(result["bytes"])
     table.add_row(Text("  in all", style="bold"), *(Text(value, style="bold") for value in total))
     return table
@@ -205,7 +204,8 @@ def descent(result: Mapping[str, Any]) -> tuple[RenderableType, ...]:
     lines = [Text.assemble("  objective on the public test set  ", (sparkline(values), "cyan"), f"  {ends}")]
     stage = next((stage for stage in result["stages"] if stage["name"] == _ROUNDS), None)
     if stage is not None:
-        each = f"{human_seconds(stage['seconds'] / count)} and {human_bytes(stage['bytes'] / count)}"
+        times = [human_seconds(stage["seconds"] / count)] if "seconds" in stage else []
+        each = " and ".join([*times, human_bytes(stage["bytes"] / count)])
         lines.insert(
             0,
             Text.assemble(f"\n  {count:,} rounds of ", (each, "bold"), " each, with the noise that was drawn for them"),

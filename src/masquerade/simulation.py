@@ -156,7 +156,7 @@ def simulate(
     shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
     everybody = (*study.names, CHARLIE)
     rngs = {who: _rng(seed, who) for who in everybody}
-    table = Table(study.names, rngs, study.study_id(__version__), study=study)
+    table = Table(study.names, rngs, study.study_id(protocol.version), study=study)
     charlie = _Metered(protocol.charlie(table.seat(CHARLIE), study, **shared), table)
     roles = roles_of(protocol, table, study, data, classifiers=chosen, instead={CHARLIE: charlie}, **shared)
     release: Release = table.run(roles)[CHARLIE]
@@ -213,7 +213,7 @@ def _baseline(
 def _header(study: Study, seed: int | None) -> dict[str, Any]:
     return {
         "watermark": WATERMARK,
-        "run_id": study.study_id(__version__).hex(),
+        "run_id": study.study_id(entry_of(study).version).hex(),
         "version": __version__,
         "study": study.study.name,
         "protocol": study.study.protocol,

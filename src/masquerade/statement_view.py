@@ -15,15 +15,16 @@ from masquerade_core.privacy.several_records import PARTY, PERSON
 from masquerade_core.privacy.statement import NONE, NOT_PROMISED
 from masquerade_core.privacy.statement_words import digits, gained
 from masquerade_core.study import Study
+from masquerade_core.words import DELTA
 
 __all__ = ["documentation", "flags", "statement"]
 
 _ROUNDED = 1.001  # by how much a number may exceed the target, since a proof counts rounding
 
 _DEFINITIONS = {
-    "pure": "epsilon holds with certainty",
-    "approximate": "epsilon holds but for a chance of delta",
-    "probabilistic": "epsilon holds but for a chance of delta",
+    "pure": "the e^epsilon bound holds without slack",
+    "approximate": f"delta is {DELTA}",
+    "probabilistic": "the e^epsilon bound holds but for outputs that come with a probability of delta at most",
     "computational": "it holds against whoever cannot break the encryption or the masks that it rests on",
 }
 
@@ -41,13 +42,17 @@ def documentation() -> str:
     return next(found, "the docs folder of the project's sources")
 
 
-def statement(rows: Sequence[Row], *, full: bool = False, brief: bool = False) -> tuple[RenderableType, ...]:
+def statement(
+    rows: Sequence[Row], target: float | None = None, *, full: bool = False, brief: bool = False
+) -> tuple[RenderableType, ...]:
     """Return the privacy statement.
 
     Parameters
     ----------
     rows : sequence of mapping
         Of a result.
+    target : float, optional
+        The epsilon of the privacy target. Where a row that the study counts on misses it, that is said first.
     full : bool
         Whether each row comes with its explanation, its source and its calibration.
     brief : bool
@@ -61,12 +66,14 @@ def statement(rows: Sequence[Row], *, full: bool = False, brief: bool = False) -
         )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="dim", show_edge=False)
     table.add_column("who looks", max_width=40)
+    table.add_column("adversary", max_width=12)
     table.add_column("what is claimed", max_width=30)
     table.add_column("proved", no_wrap=True)
     for row in rows:
-        table.add_row(Text(_view(row)), Text(short(row["claimed"])), _proved(row))
+        table.add_row(Text(_view(row)), Text(row["adversary"]), Text(short(row["claimed"])), _proved(row))
     parts: list[RenderableType] = [
         heading("Privacy statement", _neighbours(rows)),
+        *_missed(rows, target),
         Padding(table, (0, 0, 0, 1)),
         *_meaning(rows),
     ]
@@ -115,6 +122,20 @@ def flags(study: Study, rows: Sequence[Row]) -> list[str]:
     return said
 
 
+def _missed(rows: Sequence[Row], target: float | None) -> list[RenderableType]:
+    """Return a sentence where the largest epsilon of what the study counts on is beyond the privacy target."""
+    counted_on = [row for row in rows if _held(row) and not row["claimed"].startswith(NOT_PROMISED)]
+    worst = max(counted_on, key=lambda row: float(row["epsilon"]), default=None)
+    if target is None or worst is None or worst["epsilon"] <= target * _ROUNDED:
+        return []
+    said = (
+        f"This study misses its privacy target. It asks for epsilon = {digits(target)}, and epsilon = "
+        f"{digits(worst['epsilon'])} is what is proved ({_view(worst)}): {digits(worst['epsilon'] / target)} times as "
+        "much."
+    )
+    return [Padding(Text(said, style="yellow"), (0, 0, 1, 2))]
+
+
 def _units(study: Study, row: Row) -> int:
     """Return how many units of a row there are at least: records, persons or parties."""
     records = study.K * study.study.min_records
@@ -148,6 +169,7 @@ def _in_full(row: Row, common: Sequence[str]) -> list[RenderableType]:
     """Return a row with its explanation, its definition, what it rests on, its source and its calibration."""
     notes = [
         ("definition", _definition(row)),
+        ("adversary", row["adversary"]),
         ("rests on", "; ".join(_own(row, common))),
         ("source", row["source"]),
         ("the privacy target holds with", row["holds_at"]),

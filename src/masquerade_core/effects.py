@@ -5,7 +5,7 @@ runs the role.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from masquerade_core.rng import Rng
@@ -27,10 +27,14 @@ class Join(Effect):
 
     The answer is (((name, key), ...), run id). The run id depends on everybody's nonce. Where a participant is not
     shown everybody's key, a third item follows: the root of the tree over everybody's hello.
+
+    ``prove(study_id=..., signing=...)`` proves that this participant owns the key. The driver knows both: the id of the
+    study, and the public key under which it signs.
     """
 
     box_key: bytes
     nonce: bytes
+    prove: Callable[..., bytes] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Once(Effect):
 class Send(Effect):
     """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long.
 
-    In a ``broadcast`` all bodies are the same, and all parties are recipients.
+    In a ``broadcast`` all bodies are the same, and all parties are recipients. One body has so many ``ciphertexts``.
     """
 
     kind: str
@@ -60,6 +64,7 @@ class Send(Effect):
     to: tuple[str, ...]
     bodies: tuple[bytes, ...]
     broadcast: bool = False
+    ciphertexts: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,18 @@ __all__ = [
     "BadInput",
     "BudgetExceeded",
     "CannotConnect",
+    "ClaimRefuted",
+    "Damaged",
     "DeadlinePassed",
     "LocalProtocolError",
     "MasqueradeError",
+    "OlderCopy",
+    "ProgramChanged",
     "ProtocolViolation",
     "RefusedLocally",
     "Reported",
     "RunFailed",
+    "StateCopied",
     "SumRefused",
 ]
 
@@ -60,10 +65,48 @@ class RunFailed(MasqueradeError):
     error_code = "run_failed"
 
 
+class Damaged(RunFailed):
+    """What this machine keeps of a run, or of its budget, is damaged. That is nobody's misdeed."""
+
+
 class SumRefused(RunFailed):
     """A secure sum is not the sum of everybody's contributions; signed messages may show later who is at fault."""
 
     grounds = Grounds.UNTOLD
+
+
+class StateCopied(RunFailed):
+    """A participant's state folder is an old copy, or was used by two processes: an accident, and nobody's guilt.
+
+    Parameters
+    ----------
+    message : str
+        What was seen.
+    hint : str
+        What to do about it.
+    copied : tuple of str
+        Whose state it may be.
+    said_by : str
+        Who says so; empty where this participant saw it.
+    frames : tuple of bytes
+        The signed frames in which it was seen.
+    """
+
+    grounds = Grounds.UNTOLD
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        copied: tuple[str, ...] = (),
+        said_by: str = "",
+        frames: tuple[bytes, ...] = (),
+    ) -> None:
+        super().__init__(message, hint)
+        self.copied = copied
+        self.said_by = said_by
+        self.frames = frames
 
 
 class Reported(RunFailed):
@@ -102,6 +145,13 @@ class Reported(RunFailed):
         self.frames = frames
 
 
+class ClaimRefuted(Reported):
+    """Another participant ended the run because somebody was late, and what this participant knows contradicts that.
+
+    It names nobody but whoever says so.
+    """
+
+
 class CannotConnect(MasqueradeError):
     """Charlie, the server of the study, cannot be reached or does not admit this participant's key."""
 
@@ -110,16 +160,16 @@ class CannotConnect(MasqueradeError):
 
 
 class DeadlinePassed(MasqueradeError):
-    """A participant was silent for longer than the study's ``deadline_seconds``.
+    """A participant was silent for too long, or did not send in time what was due.
 
     Parameters
     ----------
     message : str
-        One sentence that names the silent participants.
+        One sentence that names these participants.
     hint : str
         What to do about it.
     waited_for : tuple of str
-        The names of the silent participants.
+        Their names; none where nobody can tell whose fault it is.
     said_by : str
         The participant whose clock it was; empty where it was this one's.
     """
@@ -132,6 +182,7 @@ class DeadlinePassed(MasqueradeError):
         super().__init__(message, hint)
         self.waited_for = waited_for
         self.said_by = said_by
+        self.grounds = Grounds.SILENT if waited_for else Grounds.UNTOLD
 
 
 class BadInput(MasqueradeError):
@@ -153,6 +204,14 @@ class RefusedLocally(MasqueradeError):
 
     exit_code = 6
     error_code = "refused_locally"
+
+
+class OlderCopy(RefusedLocally):
+    """What this machine keeps of its budget is an older copy, or lacks its end: what was spent since is not in it."""
+
+
+class ProgramChanged(RefusedLocally):
+    """This participant's program is not the one with which its attempt at a study began."""
 
 
 class BudgetExceeded(MasqueradeError):

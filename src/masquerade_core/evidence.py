@@ -12,11 +12,11 @@ different things show it with their files.
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from masquerade_core.bounded import json_of
 from masquerade_core.crypto.masks import tagged_hash
 from masquerade_core.errors import BadInput
 
@@ -144,11 +144,12 @@ def read_evidence(text: str, name: str) -> Evidence:
     BadInput
         It is no such file.
     """
+    hint = f"give a file {EVIDENCE} of a run's directory"
+    data = json_of(text, name, hint, "is no evidence of a run")
     try:
-        data = json.loads(text)
         rows = tuple((str(row["source"]), base64.b64decode(row["frame"], validate=True)) for row in data["frames"])
         roster, signature = (base64.b64decode(data[key]) for key in ("roster", "signature"))
         refused = data.get("refused_sum") is not False
         return Evidence(str(data["run_id"]), str(data["participant"]), rows, signature, roster, refused)
-    except (ValueError, TypeError, KeyError, binascii.Error) as error:
-        raise BadInput(f"{name} is no evidence of a run", f"give a file {EVIDENCE} of a run's directory") from error
+    except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
+        raise BadInput(f"{name} is no evidence of a run", hint) from error

@@ -2,7 +2,16 @@
 
 from enum import Enum
 
-__all__ = ["Grounds"]
+__all__ = ["COPIES", "NAMING", "Grounds"]
+
+COPIES = (
+    "this attempt is over, and nobody is at fault for it. Leave one process that uses this state folder, keep the "
+    "folder out of backups, and start the run again, with everybody"
+)
+"""What to do where a state was copied."""
+
+NAMING = ("waited_for", "peer", "suspects", "copied", "said_by", "accused")
+"""The attributes in which errors name participants."""
 
 
 class Grounds(Enum):
@@ -33,7 +42,7 @@ class Grounds(Enum):
     )
     UNTOLD = (
         "cannot be told",
-        "Somebody broke the protocol; where the error names suspects, it was one of them.",
+        "Somebody broke the protocol, or a state was copied; where the error names suspects, it was one of them.",
         "It does not show which of them, and nothing that this participant holds does.",
     )
 

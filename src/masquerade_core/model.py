@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.errors import BadInput, LocalProtocolError, SumRefused
 from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.learning.evaluation import Evaluation
 from masquerade_core.learning.losses import LOGISTIC, LOSSES
@@ -297,7 +297,7 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
         shares = Shares.from_json(data["shares"]) if _RELEASES[data["release"]] else None
         label = Label.model_validate(data["label"])
         saved = SavedModel(
-            weights=shares.open() if shares is not None else _weights(data["weights"], label.classes),
+            weights=_opened(shares) if shares is not None else _weights(data["weights"], label.classes),
             shares=shares,
             encoder=Encoder.from_json(data["encoder"]),
             label=label,
@@ -308,12 +308,26 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
             loss=LOSSES[data["loss"]].name if "loss" in data else LOGISTIC.name,
             **texts,
         )
-    except (KeyError, TypeError, ValueError, ValidationError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, ValidationError) as error:
         raise BadInput("a part of the model file is missing or has the wrong form", _HINT) from error
     wanted = saved.encoder.d * len(label.classes or ("",))
     if len(saved.weights) != wanted:
         raise BadInput(f"the model file has {len(saved.weights)} weights; its encoder and classes need {wanted}", _HINT)
     return saved
+
+
+def _opened(shares: Shares) -> tuple[float, ...]:
+    """Return the weights that shares of a file add up to.
+
+    Raises
+    ------
+    BadInput
+        They add up to nothing that a run publishes: the file was changed.
+    """
+    try:
+        return shares.open()
+    except (SumRefused, OverflowError) as error:
+        raise BadInput("the published shares in the model file do not add up to weights", _HINT) from error
 
 
 def _offset(values: Any, classes: tuple[str, ...] | None) -> tuple[float, ...]:

@@ -20,10 +20,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from masquerade_core.crypto.boxes import BoxKey, open_anonymous, seal_anonymous
+from masquerade_core.crypto.boxes import open_sealed, seal
+from masquerade_core.crypto.pair_keys import BoxKey, End, seal_anonymous
 from masquerade_core.effects import Effect, Join, Once, Progress, Receive, Release, Send, Stage
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
@@ -31,12 +33,14 @@ from masquerade_core.shown import coin_of
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import NONCE_BYTES
-from masquerade_core.wire.messages import PARTIES, Broadcast, Message, SealedMessage
+from masquerade_core.wire.messages import PARTIES, Broadcast, Ciphertexts, Message, SealedMessage
 
 __all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
+
+_SEALED = "sealed message"
 
 
 class Seat:
@@ -69,6 +73,7 @@ class Seat:
         self.released: dict[str, Release] = {}
         self._box: BoxKey | None = None
         self._keys: dict[str, bytes] = {}
+        self._places: dict[str, int] = {}
         self._root = b""
         self._sent: Counter[tuple[str, str]] = Counter()
         self._opened: Counter[tuple[str, str]] = Counter()
@@ -106,8 +111,10 @@ class Seat:
         box = BoxKey(secret)
         # A nonce needs no draw of its own: the secret key is fresh in every run, and its hash tells nothing of it.
         nonce = hashlib.blake2b(secret, digest_size=NONCE_BYTES, person=b"masq nonce").digest()
-        keys, run, *root = await Join(box.public, nonce)
+        prove = partial(box.prove, name=self.me, nonce=nonce)
+        keys, run, *root = await Join(box.public, nonce, prove)
         self._keys = dict(keys)
+        self._places = {name: place for place, (name, _) in enumerate(keys)}  # Charlie's is the last
         for name, key in self._keys.items():
             box.check(key, name)
         self._box, self._run, self._root = box, run, b"".join(root)
@@ -168,7 +175,7 @@ class Seat:
         if self.me == CHARLIE and isinstance(message, Broadcast):
             msg = f"a {type(message).__name__} is a broadcast; {CHARLIE} cannot send it to {to} alone"
             raise LocalProtocolError(msg)
-        await Send("message", type(message).__name__, (to,), (encode(message, to),))
+        await Send("message", type(message).__name__, (to,), (encode(message, to),), ciphertexts=_ciphertexts(message))
 
     async def broadcast(self, message: Message) -> None:
         """Send one message from Charlie to every party."""
@@ -180,7 +187,8 @@ class Seat:
             msg = f"a {type(message).__name__} is not a broadcast; declare its class as one, so that parties check it"
             raise LocalProtocolError(msg)
         body = encode(message, PARTIES)
-        await Send("message", type(message).__name__, self.names, (body,) * len(self.names), broadcast=True)
+        bodies = (body,) * len(self.names)
+        await Send("message", type(message).__name__, self.names, bodies, True, _ciphertexts(message))
 
     def _check_clear(self, message: Message) -> None:
         _ = self._joined_box
@@ -199,7 +207,8 @@ class Seat:
         to : str, optional
             The recipient; every other party where none is given.
         """
-        box, targets = self._joined_box, self.others if to is None else (to,)
+        _ = self._joined_box
+        targets = self.others if to is None else (to,)
         kind = type(message).__name__
         self._check_sealed(message)
         if not (self.me in self.names and set(targets) <= set(self.others)):
@@ -214,15 +223,15 @@ class Seat:
         self._sealed_sends += 1
         body = encode(message, PARTIES if to is None else to)
         boxes = tuple(
-            box.seal(
-                self._key_of(name),
+            seal(
+                self.pair_key(name, _SEALED, sender=self.me),
                 pack_envelope(self.me, name, kind, self._sent[name, kind], body),
                 nonces[24 * i : 24 * i + 24],
             )
             for i, name in enumerate(targets)
         )
         self._sent.update((name, kind) for name in targets)
-        await Send("sealed", kind, targets, boxes)
+        await Send("sealed", kind, targets, boxes, ciphertexts=_ciphertexts(message))
 
     def _check_sealed(self, message: Message) -> None:
         if not isinstance(message, SealedMessage):
@@ -269,7 +278,7 @@ class Seat:
         return answers
 
     def _open(self, peer: str, kind: str, sealed: bytes) -> bytes:
-        plain = self._joined_box.open(self._key_of(peer), sealed, peer)
+        plain = open_sealed(self.pair_key(peer, _SEALED, sender=peer), sealed, peer)
         body = open_envelope(plain, peer, (peer, self.me, kind, self._opened[peer, kind]))
         self._opened[peer, kind] += 1
         return body
@@ -280,7 +289,7 @@ class Seat:
         The box is anonymous: it contains neither the sender's name nor a number.
         """
         _ = self._joined_box
-        return seal_anonymous(rng, self._key_of(to), data)
+        return seal_anonymous(rng, self._run, self._end(to), data)
 
     def unseal(self, sealed: bytes, *, length: int) -> bytes:
         """Open bytes that :meth:`seal` sealed for this participant.
@@ -290,7 +299,7 @@ class Seat:
         ProtocolViolation
             The box does not open, or its contents have not ``length`` bytes.
         """
-        data = open_anonymous(self._joined_box, sealed)
+        data = self._joined_box.open_anonymous(self._run, self.me, sealed)
         if len(data) != length:
             msg = (
                 f"an anonymous box for this participant contains {len(data)} bytes; it must contain {length}. "
@@ -299,9 +308,23 @@ class Seat:
             raise ProtocolViolation(msg)
         return data
 
-    def shared_key(self, peer: str, label: bytes) -> bytes:
-        """Return a 32-byte key for this run and ``label`` that only this participant and ``peer`` can compute."""
-        return self._joined_box.shared_key(self._key_of(peer), self.run + label)
+    def pair_key(self, peer: str, purpose: str, *, sender: str = "", context: bytes = b"") -> bytes:
+        """Return a 32-byte key of this run that only this participant and ``peer`` can compute.
+
+        Parameters
+        ----------
+        peer : str
+        purpose : str
+            What the key is for. No two uses have the same.
+        sender : str
+            Who seals or proves something under it; empty where both use it alike.
+        context : bytes
+            What else the key depends on.
+        """
+        box, theirs = self._joined_box, self._end(peer)
+        mine = End(self.me, box.public)
+        ends = (mine, theirs) if self._places[self.me] < self._places[peer] else (theirs, mine)
+        return box.pair_key(self._run, theirs.public, purpose, ends, sender=sender, context=context)
 
     def roster_hash(self) -> bytes:
         """Return a hash of this run and of everybody's name and box key: equal where two saw the same roster.
@@ -314,11 +337,15 @@ class Seat:
         rows = b"".join(f"{name}\0".encode() + key for name, key in self._keys.items())
         return coin_of(self.run, rows)
 
-    def _key_of(self, peer: str) -> bytes:
+    def _end(self, peer: str) -> End:
         if (key := self._keys.get(peer)) is None:
             msg = (
                 f"{self.me} has no key of {peer}: in a study with many parties a party is shown those of its "
                 "neighbours and of the roster's first party alone"
             )
             raise LocalProtocolError(msg)
-        return key
+        return End(peer, key)
+
+
+def _ciphertexts(message: Message) -> int:
+    return sum(value.count for _, value in message if isinstance(value, Ciphertexts))

@@ -1,8 +1,18 @@
-"""Correct English for numbers and lists in messages and pages: "1 round", "20 rounds", "a, b and c"."""
+"""Correct English for numbers and lists in messages and pages, and what delta means, which many places say."""
 
+import re
 from collections.abc import Collection
 
-__all__ = ["counted", "listed"]
+__all__ = ["DELTA", "UNSHOWN", "counted", "listed", "printable"]
+
+DELTA = "slack in probability: outputs may exceed the e^epsilon bound by at most delta"
+"""What delta is. It is not the chance that epsilon fails: that is another definition, *probabilistic* privacy."""
+
+UNSHOWN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""The characters that no name may have, for the inside of a pattern's brackets.
+
+They control a terminal, begin a new line, or turn the direction of writing. With them a text looks like another one.
+"""
 
 
 def counted(number: int, singular: str, plural: str = "", *, none: str = "no") -> str:
@@ -42,3 +52,8 @@ def listed(names: Collection[str], last: str = "and") -> str:
         raise ValueError("no names were given to list in a sentence")
     *most, final = names
     return f"{', '.join(most)} {last} {final}" if most else final
+
+
+def printable(text: str) -> str:
+    """Return a text as a line that a terminal shows as it is: with escapes for :data:`UNSHOWN` and half characters."""
+    return re.sub(f"[{UNSHOWN}\\ud800-\\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)

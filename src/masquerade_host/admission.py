@@ -4,28 +4,35 @@ The *roster* is the list of all parties with their signed hellos. Charlie sends 
 his own role is ready. From then on no hop may start anew. What follows is in :mod:`masquerade_host.charlie_session`.
 """
 
+import secrets
 import time
 from abc import abstractmethod
 from collections.abc import Callable
 
+from masquerade_core.crypto.pair_keys import check_distinct, check_owned
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.forecast import Forecast
 from masquerade_core.seat import Join
 from masquerade_core.shown import coin_of
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id
+from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
 from masquerade_host.closing import Told
-from masquerade_host.hop import Hop
+from masquerade_host.hop import Contest, Hop, Whose
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.links import CharlieLink
 from masquerade_host.named_messages import Abort, read_beat
+from masquerade_host.program import Program
+from masquerade_host.roster import Keys as BoxKeys
 from masquerade_host.roster import Shower, check_size
+from masquerade_host.seen import seen_in
 from masquerade_host.session import Session
 from masquerade_host.session_messages import Fields, Hello, Refusal, RefusalReason
 from masquerade_host.session_states import HopEvent, JoinState, Turn
+from masquerade_host.standing import ASK, Ask, padded
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import Arrival
 
@@ -44,7 +51,7 @@ class AdmittingSession(Session):
         Charlie's.
     connect : callable
         Makes the link; :meth:`open` calls it.
-    version, observe, clock
+    version, observe, clock, program, forecast
         See :class:`~masquerade_host.session.Session`.
     """
 
@@ -57,8 +64,10 @@ class AdmittingSession(Session):
         version: str,
         observe: Observer = quiet,
         clock: Callable[[], float] = time.monotonic,
+        program: Program | None = None,
+        forecast: Forecast | None = None,
     ) -> None:
-        super().__init__(CHARLIE, study, keys, version, observe, clock)
+        super().__init__(CHARLIE, study, keys, version, observe, clock, program=program, forecast=forecast)
         self._connect = connect
         self._link: CharlieLink | None = None
         signers = {party.name: party.key.sign for party in study.parties}
@@ -70,6 +79,7 @@ class AdmittingSession(Session):
         self._gathering = clock()
         self._most = 0
         self._verdict: Abort | None = None
+        self._fault: ProtocolViolation | None = None
 
     def _lane_to(self, name: str) -> Lane:
         return Lane(name, lambda data: self._out.send(name, data))
@@ -88,6 +98,11 @@ class AdmittingSession(Session):
         if self._link is None:
             raise LocalProtocolError("Charlie's session was used before it was opened")
         return self._link
+
+    @property
+    def _answers_within(self) -> float:
+        """Within how many seconds something is heard of a process that lives: two beats, and a grace."""
+        return 2 * self.beat_every + _GRACE
 
     @property
     def _seated(self) -> bool:
@@ -114,6 +129,8 @@ class AdmittingSession(Session):
         if hop.lane.kept + len(data) > MAX_KEPT:
             self._lose(hop, self._too_much(hop))
             return
+        if hop.lane.all_acknowledged:
+            hop.moved = self._clock()
         self._outgo(hop.lane, data)
 
     def _too_much(self, hop: Hop) -> MasqueradeError:
@@ -144,6 +161,8 @@ class AdmittingSession(Session):
 
     def _accept(self, arrival: Arrival, now: float) -> None:
         hop = self._hops[arrival.name]
+        if arrival.route in hop.unseated:
+            self._hear_unseated(hop, arrival)
         if arrival.route in hop.replaced or (hop.lost is not None and arrival.route == hop.route):
             return  # an older connection, a refused one, or that of a party without which the run goes on
         try:
@@ -171,32 +190,97 @@ class AdmittingSession(Session):
             raise ProtocolViolation(
                 f"{hop.name} sent a {frame.kind} before the roster; allowed are hellos, beats and aborts", peer=hop.name
             )
-        if arrival.route != hop.route and not self._follow(hop, frame, arrival.route):
+        if arrival.route != hop.route and not self._follow(hop, frame, arrival, now):
             return
         hop.heard = now
         hop.received += 1
         if frame.numbered:
             if not self._endpoint.count(hop.name, frame):
                 return  # it arrived before
+            hop.beside(frame)
             self._accepted(hop.lane, frame)
+            hop.moved = now
+            self._moves += 1
         self._handle(hop, frame, arrival.data)
 
-    def _follow(self, hop: Hop, frame: Frame, route: bytes) -> bool:
+    def _hear_unseated(self, hop: Hop, arrival: Arrival) -> None:
+        """Look whether a process that has lost the seat still contributes to the run."""
+        try:
+            frame = self._endpoint.open(hop.name, arrival.data or b"", any_run=True, numbered=False)
+        except ProtocolViolation:
+            return
+        if frame.own and frame.numbered and not self.over:
+            hop.note_beside(frame)
+
+    def _follow(self, hop: Hop, frame: Frame, arrival: Arrival, now: float) -> bool:
         """Follow a party that took its seat to a new connection, where its first frame is a beat; False if it is older.
 
-        The last frames of a lost connection may come behind the first ones of the next.
+        The last frames of a lost connection may come behind the first ones of the next. A process that was started
+        again and cannot go on says so in an abort, and nothing else.
         """
+        contest = hop.contest
+        if contest is not None and contest.arrival.route == arrival.route and frame.kind != "beat":
+            return False  # it asks where the others stand, and will ask again
+        if frame.kind == "abort" and frame.run == self.run and hop.state.has_roster:
+            lives = now - hop.heard <= self._answers_within and self._is_there(hop, hop.route)
+            if lives:  # it is a copy's that cannot go on, and the one that can does
+                self._turn_away(hop, arrival.route, "begun", now)
+            return not lives
         if frame.kind != "beat" or frame.run != self.run or not hop.state.has_roster:
             raise ProtocolViolation(
                 f"{hop.name} sent a {frame.kind} over a new connection; allowed is a hello, or a beat of this run",
                 peer=hop.name,
             )
-        connection = read_beat(frame.body, self.everybody, hop.name).connection
-        if not self._is_there(hop, route) or hop.is_older(connection):
+        route, whose = arrival.route, hop.whose(read_beat(frame.body, self.everybody, hop.name).connection)
+        if not self._is_there(hop, route) or whose is Whose.OLDER:
             hop.replaced.append(route)
+            if contest is not None and contest.arrival.route == route:
+                hop.contest = None
             return False
+        if whose is Whose.REPLACED:  # it lives, and does not know yet that another one has its seat
+            self._turn_away(hop, route, "begun", now)
+            return False
+        if whose is Whose.ANOTHER and not self._may_unseat(hop, arrival, now):
+            return False
+        if whose is Whose.SEATED and contest is not None:
+            self._turn_away(hop, contest.arrival.route, "begun", now)
         self._move(hop, route)
         return True
+
+    def _may_unseat(self, hop: Hop, arrival: Arrival, now: float) -> bool:
+        """Say whether another process may take a party's seat: it may if the seated one is gone, or does not answer."""
+        if hop.contest is not None and hop.contest.arrival.route == arrival.route:
+            hop.contest.arrival = arrival
+        elif hop.contest is not None:
+            self._turn_away(hop, arrival.route, "begun", now)  # a third one: one question at a time
+        elif hop.route and hop.may_send(Turn.STANDING):
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            ask = encode(Ask(asker=padded(CHARLIE), nonce=nonce), hop.name)
+            self._out.send(hop.name, hop.seal(Turn.STANDING, ask, type=ASK))
+            hop.contest = Contest(arrival, nonce, now + self._answers_within)
+        hop.heard = now  # a process of the party says so, whichever it is
+        if hop.contest is not None and self._out.reachable(hop.name) and now < hop.contest.until:
+            return False
+        if hop.state is not JoinState.CLOSED:  # else it has all that it needs
+            self._refuse(hop, hop.route, "begun")
+        hop.make_room()
+        self._observe("unseated", party=hop.name)
+        return True
+
+    def _answered(self, hop: Hop, nonce: bytes, now: float) -> None:
+        """Take the seated process's answer to the question whether it lives: the other one is turned away."""
+        if hop.contest is not None and hop.contest.nonce == nonce:
+            route, hop.contest = hop.contest.arrival.route, None
+            self._turn_away(hop, route, "begun", now)
+
+    def _look_who_answers(self, now: float) -> None:
+        """Let another process take a seat whose process does not answer."""
+        for hop in self._hops.values():
+            if hop.contest is not None and now >= hop.contest.until:
+                if hop.state.has_roster:
+                    self._take_one(hop.contest.arrival, now)
+                else:
+                    hop.contest = None
 
     def _is_there(self, hop: Hop, route: bytes) -> bool:
         """Say whether a connection still exists, by a beat along it."""
@@ -216,6 +300,10 @@ class AdmittingSession(Session):
         """Go on without a party, or raise ``error`` where the run cannot."""
 
     @abstractmethod
+    def _take_one(self, arrival: Arrival, now: float) -> None:
+        """Take what has arrived; whose fault is in it is lost, or ends the run."""
+
+    @abstractmethod
     def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
         """Take a frame that is in order and no hello; ``data`` are its bytes."""
 
@@ -227,6 +315,8 @@ class AdmittingSession(Session):
             # The last frames of a lost connection may come behind the first ones of the next.
             hop.replaced.append(arrival.route)
             return
+        if moved:
+            self._refuse(hop, hop.route, "begun")  # a process that still hears it has lost its place
         match turn:
             case Turn.FIELDS:
                 where = decode(Fields, frame.body, hop.name).differing(self.study.field_hashes())
@@ -242,7 +332,8 @@ class AdmittingSession(Session):
             case Turn.HELLO:
                 hello = decode(Hello, frame.body, hop.name)
                 hop.receive(turn)
-                hop.hello, hop.box_key, hop.waits_for = arrival.data, hello.box_key, ()
+                hop.hello, hop.box_key, hop.waits_for = arrival.data, hello.box_key, {}
+                hop.unowned = self._unowned(hop.name, frame.data, hello)
                 self.stats.count(frame.size)
                 self._answer_hello(hop, arrival.route, now)
                 self._came(hop)
@@ -281,51 +372,91 @@ class AdmittingSession(Session):
         if now - hop.refused_at < 1:
             return
         hop.refused_at = now
-        fields = Fields.of(self.study.field_hashes() if reason == "differs" and version == self.version else {})
-        refusal = Refusal(names=fields.names, hashes=fields.hashes, version=self.version, reason=reason)
-        self._out.tell(route, hop.seal(Turn.REFUSAL, encode(refusal, hop.name), type="refusal"))
+        self._refuse(hop, route, reason, version)
         if reason != "differs":
             hop.replaced.append(route)
             self._observe("turned_away", party=hop.name, reason=reason)
         elif version != self.version:
             self._observe("refused", party=hop.name, version=version)
 
+    def _refuse(self, hop: Hop, route: bytes, reason: RefusalReason, version: str = "") -> None:
+        fields = Fields.of(self.study.field_hashes() if reason == "differs" and version == self.version else {})
+        refusal = Refusal(names=fields.names, hashes=fields.hashes, version=self.version, reason=reason)
+        self._out.tell(route, hop.seal(Turn.REFUSAL, encode(refusal, hop.name), type="refusal"))
+
     def _came(self, hop: Hop) -> None:
         joined = len(self._joined)
         if joined > self._most:
             self._most, self._gathering = joined, self._clock()
+            self._moves += 1
         self._observe("connected", party=hop.name, joined=joined, parties=self.study.K)
         self._seat_if_complete()
 
+    def _unowned(self, name: str, data: bytes, hello: Hello) -> ProtocolViolation | None:
+        """Return the error with which the attempt ends once everybody is there; None where the party owns its key.
+
+        Those who are there by then check the hello themselves. Until then the party may come with another one.
+        """
+        party = self.study.parties[self.study.place_of[name]]
+        try:
+            with seen_in(data):
+                check_owned(hello, self.study_id, name, party.key.sign)
+        except ProtocolViolation as error:
+            return error
+        return None
+
+    def _fault_in(self, keys: BoxKeys) -> ProtocolViolation | None:
+        """Return the error for a key that its party does not own, or that two have; None where all is well."""
+        unowned = next((hop.unowned for hop in self._hops.values() if hop.unowned), None)
+        if unowned is None:
+            try:
+                check_distinct(keys, {name: hop.hello for name, hop in self._hops.items() if hop.hello is not None})
+            except ProtocolViolation as error:
+                return error
+        return unowned
+
     def _seat_if_complete(self) -> None:
-        """Send the roster and start, as soon as every party and Charlie's own role are there."""
+        """Send the roster and start, as soon as every party and Charlie's own role are there, with sound keys."""
         if self._seated or len(self._joined) < self.study.K or self._joins is None:
             return
         if self.steps.due is None:
             # A party may have died while others were awaited. A beat to each finds out whose connection is gone.
             self._beat()
-            self._look_who_is_away(self._clock(), 2 * self.beat_every + _GRACE)
+            self._look_who_is_away(self._clock(), self._answers_within)
         if len(self._joined) < self.study.K:
+            return
+        keys = (*((name, hop.box_key) for name, hop in self._hops.items()), (CHARLIE, self._joins.box_key))
+        self._fault = self._fault_in(keys)
+        if self._fault is not None:
             return
         if self.steps.due is None:
             for hop in self._hops.values():
                 self.steps.note("hello", hop.name, data=hop.hello or b"")
         hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
         shower = Shower(self.study, hellos)
-        body = encode(shower.roster(self._joins.box_key, self._joins.nonce), PARTIES)
+        proof = self._joins.prove(study_id=self.study_id, signing=self._keys.signing.public)
+        body = encode(shower.roster(self._joins.box_key, self._joins.nonce, proof, self.program.digest), PARTIES)
         self._broadcast("roster", body)
         self._endpoint.begin(run_id(self.study_id, body))
         for hop in self._hops.values():
             for shown in shower.shown(self._endpoint.run, hop.name):
                 self._tell_one(hop, Turn.HELLOS, encode(shown, hop.name))
         self._coin = coin_of(self._endpoint.run, shower.root)
-        keys = (*((name, hop.box_key) for name, hop in self._hops.items()), (CHARLIE, self._joins.box_key))
         self._begin_run(keys, body, self._endpoint.run, shower.root)
 
     def _look_who_is_absent(self, now: float) -> None:
-        """Before the roster is out: send it if everybody is there, or name those who did not come in time."""
+        """Before the roster is out: send it if everybody is there, or name those who did not come in time.
+
+        Raises
+        ------
+        ProtocolViolation
+            Everybody is there, and somebody's key is not its own.
+        DeadlinePassed
+        """
         self._look_who_is_away(now, self.deadline / 2)
         self._seat_if_complete()
+        if self._fault is not None:
+            raise self._fault
         if len(self._joined) < self.study.K and now - self._gathering > self.deadline:
             absent = tuple(name for name, hop in self._hops.items() if not hop.joined)
             raise DeadlinePassed(

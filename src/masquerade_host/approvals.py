@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
 from masquerade_core.study import Study
-from masquerade_host.state import StateFolder
+from masquerade_host.state import StateFolder, private_folder
 
-__all__ = ["Approval", "find_approval", "need_approval", "record_approval"]
+__all__ = ["Approval", "all_approvals", "find_approval", "need_approval", "record_approval"]
 
 _Text = Annotated[str, Field(min_length=1, max_length=128)]
 
@@ -42,6 +42,11 @@ class Approval(BaseModel):
         The time, in UTC.
     version : str
         That of the program which showed the study.
+    counted_with : dict of str to str, optional
+        The other parties' names, and the fingerprints of their keys, where a run opens the exact number of all their
+        records and this party's. A later approval asks for them (:mod:`masquerade_core.privacy.totals`).
+    code : str
+        Where the protocol is another distribution's: which one, its version, and a hash of its files.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -54,10 +59,12 @@ class Approval(BaseModel):
     who: _Text
     when: str
     version: str
+    counted_with: dict[str, str] = {}
+    code: str = ""
 
     @classmethod
-    def given(cls, study: Study, me: str, population: str, who: str) -> Self:
-        """Return the approval that a person gives now.
+    def given(cls, study: Study, me: str, population: str, who: str, code: str = "", *, counted: bool) -> Self:
+        """Return the approval that a person gives now; ``counted``: whether a run opens the number of all records.
 
         Raises
         ------
@@ -76,6 +83,8 @@ class Approval(BaseModel):
             who=who,
             when=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             version=__version__,
+            counted_with={p.name: p.key.fingerprint() for p in study.parties if p.name != me} if counted else {},
+            code=code,
         )
 
 
@@ -92,7 +101,7 @@ def record_approval(state: StateFolder, study: Study, approval: Approval) -> Pat
     path = state.made().approval(study, approval.participant)
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        private_folder(path.parent)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(approval.model_dump_json(indent=2) + "\n")
@@ -108,6 +117,15 @@ def record_approval(state: StateFolder, study: Study, approval: Approval) -> Pat
             f"the approval cannot be written to {path}: {error.strerror}", "see whether the disk is full, or read-only"
         ) from error
     return path
+
+
+def all_approvals(state: StateFolder) -> tuple[Approval, ...]:
+    """Return all recorded approvals that can be read, in the order of their times."""
+    found = []
+    for path in state.approvals.glob("*.json"):
+        with contextlib.suppress(OSError, ValidationError):
+            found.append(Approval.model_validate_json(path.read_bytes()))
+    return tuple(sorted(found, key=lambda approval: (approval.when, approval.study)))
 
 
 def find_approval(state: StateFolder, study: Study, me: str) -> Approval | None:

@@ -5,10 +5,11 @@ before is in :mod:`masquerade_host.admission`. Each party's hop has a state of i
 :class:`~masquerade_host.hop.Hop` and ruled by the table in :mod:`masquerade_host.session_states`.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed, StateCopied
 from masquerade_core.seat import Receive, Release, Send
 from masquerade_core.shown import asked_by, closes_with_all, heard_by
 from masquerade_core.study import CHARLIE
@@ -29,7 +30,7 @@ from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.standing import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
-from masquerade_host.verdicts import check_abort, heard, whom_all_wait_for
+from masquerade_host.verdicts import LONG, check_abort, heard, refuted, unanswered, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
 
@@ -55,6 +56,7 @@ class CharlieSession(AdmittingSession):
         self._lost: dict[str, MasqueradeError] = {}
         self._next_look = 0.0
         self._next_notice = 0.0
+        self._untold = set(self.names)  # who does not know yet that the run is over
 
     # --- The role's side ------------------------------------------------------
 
@@ -70,6 +72,7 @@ class CharlieSession(AdmittingSession):
     def finish(self) -> None:
         """Charlie's role has returned: close when every party's has."""
         self._finished = True
+        self._wait.begin(self._clock())
         self._close_if_done()
         self._post()
 
@@ -85,11 +88,14 @@ class CharlieSession(AdmittingSession):
         try:
             with seen_in(arrival.data):
                 self._accept(arrival, now)
-        except (ProtocolViolation, RunFailed) as error:
-            if not self.over:
+        except (ProtocolViolation, RunFailed, DeadlinePassed) as error:
+            if self.over:  # the party was told the end before, and its end counts for itself alone
+                if arrival.route == hop.route:
+                    hop.state = JoinState.ENDED
+            elif isinstance(error, (ProtocolViolation, StateCopied)):
                 self._lose(hop, error)
-            elif arrival.route == hop.route:  # it was told the end before, and its end counts for itself alone
-                hop.state = JoinState.ENDED
+            else:  # Charlie's own trouble, such as a full disk
+                raise
 
     def _take_again(self, row: Entry) -> None:
         hop = self._hops[row.peer]
@@ -127,11 +133,17 @@ class CharlieSession(AdmittingSession):
         beat, first = read_beat(frame.body, self.everybody, hop.name), not hop.lane.live
         if beat.got and not hop.state.has_roster:
             raise ProtocolViolation(f"{hop.name} acknowledged frames before the roster", peer=hop.name)
-        hop.waits_for = tuple(name for name in beat.waits_for if name != hop.name)
+        # A process that was started again does not know for how long a party has waited before.
+        hop.hear_waits(beat.waits_for, -math.inf if self.steps.passed and not hop.beaten else self._clock())
+        hop.beaten = True
         hop.lane.connection = beat.connection
         if first:
             self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
+        before = hop.lane.acknowledged
         self._acknowledged(hop.lane, beat.got)
+        if hop.lane.acknowledged > before:
+            hop.moved = self._clock()
+            self._moves += hop.lane.all_acknowledged  # it holds all that its next frame follows from
 
     def _pass_on(self, hop: Hop, frame: Frame, data: bytes) -> None:
         """Pass on a question of a party that was started again to the others, or one's answer to that party."""
@@ -141,7 +153,11 @@ class CharlieSession(AdmittingSession):
             asked = set(asked_by(self.study, self._coin, hop.name))
             others, body, type_ = [other for other in self._there if other.name in asked], frame.body, ASK
         else:
-            asker = decode(Standing, frame.body, hop.name).asker.rstrip(" ")
+            standing = decode(Standing, frame.body, hop.name)
+            asker = standing.asker.rstrip(" ")
+            if asker == CHARLIE:
+                self._answered(hop, standing.nonce, self._clock())
+                return
             others = [other for other in self._there if other.name == asker and other is not hop]
             body, type_ = encode(Standings(party=padded(hop.name), signed=data), asker), ANSWER
         for other in others:
@@ -170,6 +186,7 @@ class CharlieSession(AdmittingSession):
             self._check_digests()
             self._close()
             self.over = True
+            self._wait.begin(self._clock())
 
     def _close(self) -> None:
         """Show every party the last words of all parties, or of its neighbours and its own."""
@@ -186,15 +203,19 @@ class CharlieSession(AdmittingSession):
         waits = [
             hop
             for hop in self._there
-            if hop.state is JoinState.CLOSED and not hop.lane.all_acknowledged and now - hop.heard <= self.deadline
+            if hop.state is JoinState.CLOSED and not hop.lane.all_acknowledged and self._left(hop, now) >= 0
         ]
         self.closed = not waits
         if waits and now >= self._next_notice:
             if self._next_notice:  # it mostly takes a moment, and nobody needs to hear of it
                 names = listed(tuple(hop.name for hop in waits))
-                left = max(self.deadline - (now - hop.heard) for hop in waits)
-                self._observe("unconfirmed", waited_for=names, left=round(max(0.0, left)))
+                left = max(self._left(hop, now) for hop in waits)
+                self._observe("unconfirmed", waited_for=names, left=round(left))
             self._next_notice = now + (_NOTICES if self._next_notice else _NOTICE)
+
+    def _left(self, hop: Hop, now: float) -> float:
+        """Return for how many seconds Charlie still waits for a party's word that it holds the last frame."""
+        return self.allowance.delivery - (now - min(hop.heard, self._wait.began))
 
     def _check_digests(self) -> None:
         """Check that every party closes with the hash of what Charlie broadcast.
@@ -232,6 +253,7 @@ class CharlieSession(AdmittingSession):
         self._verdict = None
         self.steps.note("lost", hop.name, label)
         hop.note(HopEvent.DROPPED)
+        self._moves += 1
         self._observe("lost", party=hop.name)
         body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
         self._out.send(hop.name, hop.seal(Turn.ABORT, body))
@@ -267,6 +289,7 @@ class CharlieSession(AdmittingSession):
             return
         self._next_look = now + (_LOOKS if self.study.K > _MANY else 0.0)
         if self._seated:
+            self._look_who_answers(now)
             self._look_who_is_silent(now)
             return
         self._look_who_is_absent(now)
@@ -275,6 +298,8 @@ class CharlieSession(AdmittingSession):
         self._gathering += seconds
         for hop in self._hops.values():
             hop.heard += seconds
+            hop.moved += seconds
+            hop.waits_for = {name: since + seconds for name, since in hop.waits_for.items()}
 
     def _beat(self, to: Collection[str] = ()) -> None:
         waits_for = bits_of(self.missing(), self.everybody)
@@ -282,6 +307,51 @@ class CharlieSession(AdmittingSession):
             if hop.may_send(Turn.BEAT):
                 self.stats.beats += 1
                 self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane, waits_for)))
+
+    def missing(self) -> tuple[str, ...]:
+        """Return whom the role waits for at this moment; once it has returned, those whose role has not."""
+        if self._finished and not self.over:
+            return tuple(hop.name for hop in self._there if hop.state is not JoinState.DONE)
+        return super().missing()
+
+    def _check_dues(self, now: float) -> None:
+        wanted = self._awaited.wanted
+        if wanted is not None and wanted.within is not None:
+            return  # it ends by itself, and those who did not answer are lost
+        missing = self.missing()
+        if missing and self._wait.lasts(now, self.allowance.forecast.turns):
+            raise self._late(())
+        late, named = self._late_ones(missing, now)
+        for name in named:
+            self._lose(self._hops[name], self._late(named))
+        if late and not named:
+            raise self._late(())
+
+    def _late_ones(self, missing: Collection[str], now: float, share: float = 1.0) -> tuple[set[str], tuple[str, ...]]:
+        """Return who is out of time of those for whom others wait, beginning with ``missing``; and who is named for it.
+
+        Parameters
+        ----------
+        missing : collection of str
+        now : float
+        share : float
+            How much of its time whoever counts as late has used up.
+        """
+        late = {hop.name for hop in self._there if missing and self._is_late(hop, now, share)}
+        if not late:
+            return late, ()
+        waits = {hop.name: tuple(name for name in hop.waits_for if name != CHARLIE) for hop in self._there}
+        late &= whom_all_wait_for(missing, waits)
+        # Whoever says that another party owes it something may be right. And whoever says that it waits for Charlie
+        # alone owes him nothing that he knows of, unless his role waits for it.
+        own = self.missing()
+        sure = {name for name in late if not waits[name] and (name in own or not self._hops[name].waits_for)}
+        return late, tuple(name for name in self.names if name in sure)
+
+    def _is_late(self, hop: Hop, now: float, share: float) -> bool:
+        """Say whether a party's next frame is out of time, or its word that it has what it was sent."""
+        allowed = self.allowance.frame if hop.lane.all_acknowledged else self.allowance.delivery
+        return now - max(hop.moved, self._wait.began) > share * allowed
 
     def _look_who_is_silent(self, now: float) -> None:
         limit = self.deadline
@@ -299,41 +369,62 @@ class CharlieSession(AdmittingSession):
 
     def _hear_abort(self, hop: Hop, abort: Abort, data: bytes) -> None:
         name = hop.name
-        if abort.reason == "left" and self._may_lose(hop):
-            self._lose(hop, heard(abort, data, name, self.judge, CHARLIE))
+        if abort.reason != "violation" and self._may_lose(hop):
+            check_abort(abort, name)
+            error = self._late_by(hop, abort, data) if abort.reason == "deadline" else None
+            self._lose(hop, error or heard(abort, data, name, self.judge, CHARLIE))
             return
-        hop.receive(Turn.LEAVE if abort.reason == "left" else Turn.ABORT)
+        hop.receive(Turn.LEAVE if abort.leaves else Turn.ABORT)
         check_abort(abort, name)
         if hop.state is JoinState.IDLE:
             hop.forget_hello()
             self._observe("left", party=name)
             return
         if abort.reason == "deadline":
-            culprits = self._culprits(abort.blamed)
-            raise DeadlinePassed(
-                f"{name} waited in vain for {self.deadline:g} seconds; {listed(culprits)} did not answer in time",
-                "see whether they still run, and start the run again",
-                waited_for=culprits,
-                said_by=name,
-            )
+            raise self._late_by(hop, abort, data)
         error = heard(abort, data, name, self.judge, CHARLIE)
         if getattr(error, "peer", "") != name:
             self._verdict = Abort(reason=abort.reason, blamed=abort.blamed, by=name, frames=(data,))
         raise error
 
-    def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
-        return super()._late(self._culprits(missing))
+    def _late_by(self, hop: Hop, abort: Abort, data: bytes) -> MasqueradeError:
+        """Return the error for a party that ends the run because others were late, by its own word.
 
-    def _culprits(self, missing: Collection[str]) -> tuple[str, ...]:
-        """Return those whom everybody waits for, in roster order.
-
-        The question begins with whom Charlie's own role misses: a party that ends the run cannot choose where it
-        begins. Where his role waits for nobody, it begins with ``missing``.
+        Charlie believes it as far as his own clock agrees: either somebody is late for his own role, or the party's
+        beats have said for so long that it waits for those whom it names. Otherwise he names the party alone, and tells
+        the others that it left.
         """
-        waits: dict[str, Collection[str]] = {name: hop.waits_for for name, hop in self._hops.items()}
-        waits[CHARLIE] = self.missing()
-        culprits = whom_all_wait_for(waits[CHARLIE] or missing, waits)
-        return tuple(name for name in self.everybody if name in culprits)
+        now, long, me = self._clock(), LONG * self.deadline, hop.name
+        claimed = abort.blamed or tuple(hop.waits_for)
+        said = bool(claimed) and all(now - hop.waits_for.get(name, now) >= long for name in claimed)
+        own = self.missing()
+        late, named = self._late_ones(own or tuple(hop.waits_for), now, LONG)
+        if not said and not (own and late):
+            self._verdict = Abort(reason="left", blamed=(me,), by=CHARLIE)
+            return refuted(me, f"{me} has not said for so long that it waits for them", data)
+        culprits = named or ((CHARLIE,) if CHARLIE in abort.blamed and not own else ())
+        if set(culprits) == set(abort.blamed):
+            self._verdict = Abort(reason="deadline", blamed=abort.blamed, by=me, frames=(data,))
+        return DeadlinePassed(
+            f"{me} waited in vain, and says so: {unanswered(culprits)}",
+            "see whether they still run, and start the run again",
+            waited_for=culprits,
+            said_by=me,
+        )
+
+    def part(self, run: bytes, abort: Abort) -> bool:
+        """Tell each party that comes back over a new connection."""
+        if self._endpoint.run == self.study_id:
+            self._endpoint.begin(run)
+        if self._link is None:
+            self.open()
+        body = pack_abort(abort, self.everybody)
+        for arrival in self._out.arrivals():
+            hop = self._hops[arrival.name]
+            hop.state = JoinState.SEATED
+            if arrival.name in self._untold and self._out.tell(arrival.route, hop.seal(Turn.ABORT, body)):
+                self._untold.remove(arrival.name)
+        return not self._untold
 
     def say_abort(self, abort: Abort) -> None:
         """Tell every party that has joined; what a party found out bears that party's name."""

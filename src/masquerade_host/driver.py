@@ -15,12 +15,12 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
+from masquerade_core.errors import Damaged, DeadlinePassed, MasqueradeError, OlderCopy, RefusedLocally, RunFailed
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
@@ -33,11 +33,12 @@ from masquerade_host.signals import handled
 from masquerade_host.steps import Steps
 from masquerade_host.transport import wait
 
-__all__ = ["run_role"]
+__all__ = ["run_role", "telling_of_damage"]
 
 _TICK = 100  # milliseconds between two checks of the clocks
 _RETRY = 10  # the same, while frames wait that the network does not take yet
 _LAST_WORDS = 0.08  # of the deadline, at most 1 s: time for an abort to leave, or for Charlie's verdict to arrive
+_PARTING = 10.0  # seconds for the connections that a process needs to say that it cannot go on
 _LINGER = 0.08  # of the deadline, at most 2 s: time for ZeroMQ to hand its last frames to the operating system
 
 Role = Coroutine[Effect, Any, Any]
@@ -146,7 +147,8 @@ def run_role(role: Role, session: Session, rng: Rng, *, journal: Journal | None 
     Raises
     ------
     MasqueradeError
-        The run ended without a result. The other participants were told why, where they could be reached.
+        The run ended without a result. The other participants were told why, where they could be reached. Where only
+        Charlie's last frame does not come, there is a result, and ``session.unconfirmed`` says why it is not confirmed.
     """
     if type(rng) is not SystemRng:
         role.close()
@@ -161,17 +163,18 @@ def run_role(role: Role, session: Session, rng: Rng, *, journal: Journal | None 
     linger = min(2.0, _LINGER * session.deadline)
     with bell, ringer, _signals(ringer) as caught:
         try:
-            session.steps = Steps(journal)
-            session.steps.note("begun", data=begun)
-            session.open()
-            thread.stand = resume(role, session)
+            with _parting(session, bell, b"" if journal is None else journal.run):
+                session.steps = Steps(journal)
+                session.steps.begin(session.program, begun)
+                session.open()
+                thread.stand = resume(role, session)
             if session.steps.passed:
                 session.resumed(rng.bytes(NONCE_BYTES))
             result = _converse(session, thread, bell, caught)
         except MasqueradeError as error:
             if isinstance(error, DeadlinePassed) and CHARLIE in error.waited_for:
                 linger = 0.0  # nobody is there to receive anything
-            why = _say_why(session, bell, error)
+            why = error if session.parted else _say_why(session, bell, error)
             _end(journal, session, why)
             raise why from error.__cause__
         except BaseException as error:
@@ -184,6 +187,56 @@ def run_role(role: Role, session: Session, rng: Rng, *, journal: Journal | None 
             if session.link is not None:
                 session.link.close(int(1000 * linger))
         return result
+
+
+@contextlib.contextmanager
+def _parting(session: Session, bell: socket.socket, run: bytes) -> Iterator[None]:
+    """If a process that was started again cannot go on, tell the others, who are in the middle of a run."""
+    try:
+        yield
+    except MasqueradeError as error:
+        if run:
+            _part(session, bell, run, error)
+        raise
+
+
+def _part(session: Session, bell: socket.socket, run: bytes, error: MasqueradeError) -> None:
+    session.parted = True
+    until = time.monotonic() + min(_PARTING, session.deadline)
+    with contextlib.suppress(MasqueradeError):  # nobody can be reached, and why the run ends says more
+        while not session.part(run, session.last_word(error)) and time.monotonic() < until:
+            wait(session.link.sockets if session.link else (), bell, _TICK)
+    _flush(session, bell)
+
+
+@contextlib.contextmanager
+def telling_of_damage(journal: Journal, session_of: Callable[[], Session]) -> Iterator[None]:
+    """If what this machine keeps is damaged, so that it cannot go on with a run, tell the others.
+
+    Parameters
+    ----------
+    journal : Journal
+        It knows whether a run is under way.
+    session_of : callable
+        Makes a session, which is used for nothing else. :func:`run_role` tells of what ends its own session.
+    """
+    try:
+        yield
+    except (Damaged, OlderCopy) as error:
+        if journal.run:
+            _tell(journal, session_of(), error)
+        raise
+
+
+def _tell(journal: Journal, session: Session, error: MasqueradeError) -> None:
+    bell, ringer = socket.socketpair()
+    bell.setblocking(False)
+    with bell, ringer:
+        _part(session, bell, journal.run, error)
+        if session.link is not None:
+            session.link.close(int(1000 * min(2.0, _LINGER * session.deadline)))
+    with contextlib.suppress(MasqueradeError):  # the damage says more
+        journal.end(type(error).__name__, journal.run)
 
 
 def _end(journal: Journal | None, session: Session, error: BaseException) -> None:
@@ -205,8 +258,13 @@ def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught
             still = "" if session.releases else " before it released anything"
             raise RunFailed(f"this process was stopped by {signal.Signals(caught[0]).name}{still}")
         result = _hand_over(session, thread, result)
-        if not session.closed:
-            session.step()
+        try:
+            if not session.closed:
+                session.step()
+        except MasqueradeError as error:
+            if session.keeps(error):
+                break
+            raise
         for answer in session.answers():
             thread.answer(answer)
     with contextlib.suppress(MasqueradeError):  # the result is there, whatever the disk says now

@@ -2,15 +2,17 @@
 
 import math
 from collections import deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation
-from masquerade_core.wire.frames import Endpoint, Frame, Kind
+from masquerade_core.wire.frames import Endpoint, Frame, Kind, two_contents
 from masquerade_host.lane import CONNECTIONS, Lane
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.transport import Arrival
 
-__all__ = ["Hop", "turn_of"]
+__all__ = ["Contest", "Hop", "Whose", "turn_of"]
 
 _MAX_REPLACED = 64  # connections of one party that are remembered
 
@@ -20,6 +22,34 @@ _HELLOS = {"": Turn.HELLO, "fields": Turn.FIELDS, "refusal": Turn.REFUSAL}
 def turn_of(frame: Frame) -> Turn | None:
     """Return a frame's turn by its header alone; ``None`` for a hello of a type that does not exist."""
     return _HELLOS.get(frame.type) if frame.kind == "hello" else Turn(frame.kind)
+
+
+class Whose(Enum):
+    """Whose a party's connection is."""
+
+    SEATED = "the seated process's next one"
+    OLDER = "an older one of the seated process"
+    ANOTHER = "another process's, which has not been seen before"
+    REPLACED = "that of a process that had the seat before"
+
+
+@dataclass
+class Contest:
+    """Another process of a party that would take the seat.
+
+    Attributes
+    ----------
+    arrival : Arrival
+        Its newest beat.
+    nonce : bytes
+        Of the question to the seated process.
+    until : float
+        When the seated process must have answered.
+    """
+
+    arrival: Arrival
+    nonce: bytes
+    until: float
 
 
 @dataclass
@@ -36,18 +66,25 @@ class Hop:
         The party's signed hello, if Charlie holds one.
     box_key : bytes
         The public key in that hello.
+    unowned : ProtocolViolation or None
+        The party's fault, where it does not prove to own that key.
     route : bytes
         The connection by which the party came.
     heard : float
         When the party was last heard, in seconds of the session's clock.
+    moved : float
+        When a numbered frame last came over this hop, or the party last acknowledged something, or it was sent
+        something and had acknowledged all else: from then on the next frame is due, or the next acknowledgement.
     lane : Lane
         The numbered frames of this hop.
     received : int
         How many other frames than hellos came over this connection.
     refused_at : float
         When a connection of this party was last refused.
-    waits_for : tuple of str
-        Whom the party's role waits for, by its last beat.
+    waits_for : mapping of str to float
+        Whom the party's role waits for, by its last beat, and since when all its beats have said so.
+    beaten : bool
+        Whether this process of Charlie's has heard a beat of the party.
     closed, digest : bytes
         The frame with which the party closed the run, and the hash in it.
     lost : MasqueradeError or None
@@ -56,6 +93,12 @@ class Hop:
         Connections of the party before this one: what still comes from there is ignored.
     gone : deque of int
         The tags of the party's processes before this one.
+    unseated : deque of bytes
+        Those connections before this one which belonged to another process.
+    sent_beside : dict of int to bytes
+        Frames that such a process sent afterwards, by their numbers.
+    contest : Contest or None
+        Another process that would take the seat, while the seated one is asked whether it lives.
     """
 
     name: str
@@ -64,16 +107,22 @@ class Hop:
     state: JoinState = JoinState.IDLE
     hello: bytes | None = None
     box_key: bytes = b""
+    unowned: ProtocolViolation | None = None
     route: bytes = b""
     heard: float = 0.0
+    moved: float = 0.0
     received: int = 0
     refused_at: float = -math.inf
-    waits_for: tuple[str, ...] = ()
+    waits_for: Mapping[str, float] = field(default_factory=dict)
+    beaten: bool = False
     closed: bytes = b""
     digest: bytes = b""
     lost: MasqueradeError | None = None
     replaced: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))
     gone: deque[int] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))
+    unseated: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAX_REPLACED))
+    sent_beside: dict[int, bytes] = field(default_factory=dict)
+    contest: Contest | None = None
 
     @property
     def joined(self) -> bool:
@@ -138,21 +187,52 @@ class Hop:
             return Turn.FOREIGN_HELLO
         return Turn.STALE_HELLO if turn is Turn.HELLO and began else turn
 
-    def is_older(self, connection: int) -> bool:
-        """Say whether a connection is older than the one of the moment, and note that a new process has come if not.
+    def whose(self, connection: int) -> Whose:
+        """Say whose a connection is: the seated process's next one or an older one, or another process's.
 
         A process that was started again counts its connections anew, under a tag of its own (:func:`first_connection`).
         """
         process, number = divmod(connection, CONNECTIONS)
         current, latest = divmod(self.lane.connection, CONNECTIONS)
-        if process in self.gone or (process == current and number <= latest):
-            return True
+        if process in self.gone:
+            return Whose.REPLACED
         if process != current:
-            self.gone.append(current)
-        return False
+            return Whose.ANOTHER
+        return Whose.OLDER if number <= latest else Whose.SEATED
+
+    def make_room(self) -> None:
+        """Take the seat from the process that has it; what it still sends is compared with what the next one sends."""
+        self.gone.append(self.lane.connection // CONNECTIONS)
+        if self.route:
+            self.unseated.append(self.route)
+
+    def beside(self, frame: Frame) -> None:
+        """Compare a numbered frame with what another process of the party sends, or has sent, under the same number.
+
+        Raises
+        ------
+        StateCopied
+            They differ. A process that goes on where another one died sends the same bytes again.
+        """
+        other = self.sent_beside.get(frame.number)
+        if other is not None and other != frame.data:
+            raise two_contents(self.name, frame, other)
+
+    def note_beside(self, frame: Frame) -> None:
+        """Take note of a numbered frame of a process that has lost the seat, and compare it.
+
+        Raises
+        ------
+        StateCopied
+            Another process of the party has sent another frame under its number.
+        """
+        if not self.endpoint.compare(self.name, frame) and len(self.sent_beside) < _MAX_REPLACED:
+            self.beside(frame)
+            self.sent_beside[frame.number] = frame.data
 
     def move(self, route: bytes) -> None:
         """Listen to the party on another connection, and to the old one no more."""
+        self.contest = None
         if self.route not in (b"", route):
             self.replaced.append(self.route)
         self.route, self.received = route, 0
@@ -161,4 +241,8 @@ class Hop:
     def forget_hello(self) -> None:
         """Hold no hello of this party any more, and listen to its connection no more."""
         self.move(b"")
-        self.hello, self.waits_for = None, ()
+        self.hello, self.waits_for = None, {}
+
+    def hear_waits(self, names: Collection[str], now: float) -> None:
+        """Take note of whom a beat says that the party's role waits for."""
+        self.waits_for = {name: self.waits_for.get(name, now) for name in names if name != self.name}

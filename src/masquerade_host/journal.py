@@ -51,6 +51,8 @@ class Journal(Protocol):
         Whether rows outlive the process.
     joined : bool
         Whether an earlier process of this attempt took part in a run: it had accepted a frame.
+    run : bytes
+        The id of the run under way, once it is known; empty before, and after the end.
     finished : bytes
         The id of a run that finished here, if the process died while it deleted the journal of that run. The deletion
         is complete now.
@@ -58,6 +60,7 @@ class Journal(Protocol):
 
     kept: bool
     joined: bool
+    run: bytes
     finished: bytes
 
     def entries(self) -> Iterator[Entry]:
@@ -92,6 +95,7 @@ class NoJournal:
 
     kept = False
     joined = False
+    run = b""
     finished = b""
 
     def entries(self) -> Iterator[Entry]:

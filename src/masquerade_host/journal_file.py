@@ -1,23 +1,35 @@
 """A journal on disk: an SQLite database that survives power cuts, and is overwritten and deleted at the end.
 
 What remains of an attempt is one line in ``attempts.jsonl``, which says which run it was and how it ended.
+
+Each row has a link to the row before it, under a key that is not in the folder (:mod:`masquerade_host.damage`). A
+second file, the *head*, says how many rows there are, the last link, and which run this is. SQLite drops the end of a
+log that is damaged and says nothing, and the head shows it. It is written after each commit, and the disk is not
+awaited. So a power cut may leave a head that is older than the rows, and never a newer one.
 """
 
 import fcntl
 import json
 import os
 import sqlite3
+import struct
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.errors import BadInput, Damaged, RunFailed
 from masquerade_core.study import Study
+from masquerade_core.wire.frames import RUN_BYTES
+from masquerade_core.words import counted
+from masquerade_host.damage import CHAIN_BYTES, damaged, is_damage, link
 from masquerade_host.journal import FINISHED, Entry, Journal, NoJournal
+from masquerade_host.keyfiles import Keys
 from masquerade_host.log_space import LOG_PAGES, grow
-from masquerade_host.state import state_folder
+from masquerade_host.state import private_folder, state_folder
 
 __all__ = ["SqliteJournal", "journal_of"]
 
@@ -25,7 +37,10 @@ _FILE = "journal.sqlite"
 _DOOMED = "journal.deleted"  # the rows of an ended attempt, while they are overwritten
 _LINES = "attempts.jsonl"
 _CHUNK = 1 << 20
-_TABLE = "CREATE TABLE rows (n INTEGER PRIMARY KEY, kind TEXT, peer TEXT, label TEXT, data BLOB) STRICT"
+_HEAD = "journal.head"
+_NUMBERS = struct.Struct(">QQ")  # of a head: the attempt, and how many rows
+_TABLE = """CREATE TABLE rows
+(n INTEGER PRIMARY KEY, chain BLOB NOT NULL, kind TEXT, peer TEXT, label TEXT, data BLOB) STRICT"""
 _SETTINGS = (
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA journal_mode = WAL",
@@ -34,6 +49,32 @@ _SETTINGS = (
     "PRAGMA temp_store = MEMORY",
     f"PRAGMA wal_autocheckpoint = {LOG_PAGES}",  # the log begins anew before it would grow
 )
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What the second file says: the number of the attempt and of its rows, the last link, and the run's id."""
+
+    attempt: int
+    count: int
+    chain: bytes
+    run: bytes = b""
+
+    def packed(self, key: bytes) -> bytes:
+        """Return the file's bytes, with a keyed hash of them."""
+        data = _NUMBERS.pack(self.attempt, self.count) + self.chain + self.run.ljust(RUN_BYTES, b"\0")
+        return data + link(key, b"head", [data])
+
+    @classmethod
+    def unpacked(cls, data: bytes, key: bytes) -> Self | None:
+        """Return the head of these bytes; None if they were not written so."""
+        body, tag = data[:-CHAIN_BYTES], data[-CHAIN_BYTES:]
+        if len(body) != _NUMBERS.size + CHAIN_BYTES + RUN_BYTES or link(key, b"head", [body]) != tag:
+            return None
+        rest = body[_NUMBERS.size :]
+        run = rest[CHAIN_BYTES:]
+        attempt, count = _NUMBERS.unpack_from(body)
+        return cls(attempt, count, rest[:CHAIN_BYTES], run if any(run) else b"")
 
 
 class SqliteJournal:
@@ -46,6 +87,8 @@ class SqliteJournal:
     ----------
     folder : Path
         Made if it is not there, for its owner alone.
+    key : bytes
+        32 bytes, for the links between rows.
 
     Attributes
     ----------
@@ -57,26 +100,31 @@ class SqliteJournal:
     BadInput
         Another process has this journal open.
     RunFailed
-        The folder cannot be made, or the journal in it cannot be read or written.
+        The folder cannot be made, or the journal in it cannot be read or written. Damage is found by :meth:`entries`.
     """
 
     kept = True
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, key: bytes) -> None:
+        self._folder, self._key = folder, key
         self._added: list[Entry] = []
+        self._damage: Damaged | None = None
+        self._database = sqlite3.connect(":memory:")
+        self._file = -1  # the head
+        self.attempt, self.run, self.joined = 0, b"", False
         self._failed: RunFailed | None = None
         self.finished = b""
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(folder)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _unusable(folder, error.strerror or type(error).__name__) from error
         try:
             self._take_lock()
-            self._database = self._open()
-            accepted = self._database.execute("SELECT 1 FROM rows WHERE kind = 'received' LIMIT 1").fetchone()
-            self.joined = accepted is not None
+            try:
+                self._open()
+            except Damaged as error:
+                self._damage = error
         except BaseException:
             os.close(self._lock)
             raise
@@ -100,31 +148,94 @@ class SqliteJournal:
                 "wait until it is over, or stop it",
             ) from error
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> None:
         """Open the rows of the attempt that lives, or make an empty table for the next one."""
-        path = self._folder / _FILE
+        path, log, doomed = self._folder / _FILE, self._folder / f"{_FILE}-wal", self._folder / _DOOMED
         try:
-            doomed, log = self._folder / _DOOMED, self._folder / f"{_FILE}-wal"
-            if doomed.exists() or (log.exists() and not path.exists()):
+            ended = len(self._ends())
+            self.attempt = ended + 1
+            head = self._read_head(ended)
+            lost = head is not None and head.count > 0 and not path.exists()
+            if doomed.exists() or (log.exists() and not path.exists() and not lost):
                 self._note_finished()
             _destroy(doomed)
+            if lost:
+                raise self._damaged(path, "it is missing")
             if not path.exists():
                 _destroy(log)  # else the rows of an ended attempt would come back
-            ended = len(self._ends())
-            database = self._connect(path)
-            if not database.execute("SELECT 1 FROM sqlite_schema").fetchone():
-                database.executescript(f"BEGIN; {_TABLE}; PRAGMA user_version = {ended + 1}; COMMIT")
+            self._database = self._connect(path)
+            if not self._database.execute("SELECT 1 FROM sqlite_schema").fetchone() and not (head and head.count):
+                self._database.executescript(f"BEGIN; {_TABLE}; PRAGMA user_version = {ended + 1}; COMMIT")
                 self._sync_folder()
-            (self.attempt,) = database.execute("PRAGMA user_version").fetchone()
-            grow(self._folder / f"{_FILE}-wal")
+            (self.attempt,) = self._database.execute("PRAGMA user_version").fetchone()
+            over = self.attempt <= ended and head is None  # a process died between the line and the deletion
+            if not over:
+                self._begin(head)
+                grow(log)
         except (sqlite3.Error, OSError, ValueError) as error:
+            if is_damage(error, path):
+                raise self._damaged(path, str(error)) from error
             raise _unusable(self._folder, str(error)) from error
-        self._database = database
-        if self.attempt <= ended:  # an earlier process died between the line and the deletion
+        if over:
             self._note_finished()
             self._wipe()
-            return self._open()
-        return database
+            self._open()
+
+    def _read_head(self, ended: int) -> _Head | None:
+        """Return what the second file says of an attempt that lives; one of an attempt that has ended is removed."""
+        path = self._folder / _HEAD
+        data = path.read_bytes() if path.exists() else b""
+        if not any(data):  # a process died while it made the file
+            return None
+        head = _Head.unpacked(data, self._key)
+        if head is None:
+            with suppress(sqlite3.Error):
+                self._database = self._connect(self._folder / _FILE)
+                self._know_from_rows()
+            raise self._damaged(path, "its bytes are not those that were written")
+        self.run, self.joined = head.run, bool(head.run)
+        if head.attempt <= ended:
+            path.unlink()
+            self.run, self.joined = b"", False
+            return None
+        return head
+
+    def _know_from_rows(self) -> None:
+        """Take from the rows which run this is, where the head cannot say it."""
+        known = self._database.execute("SELECT data FROM rows WHERE kind = 'run' LIMIT 1").fetchone()
+        self.run, self.joined = (known[0], True) if known else (b"", False)
+
+    def _begin(self, head: _Head | None) -> None:
+        """Compare the rows with the head, or make the head of an attempt that begins."""
+        path = self._folder / _FILE
+        accepted = self._database.execute("SELECT 1 FROM rows WHERE kind = 'received' LIMIT 1").fetchone()
+        if head is None:
+            self._know_from_rows()
+            if self._database.execute("SELECT 1 FROM rows LIMIT 1").fetchone():
+                raise self._damaged(self._folder / _HEAD, "it is missing")
+            head = _Head(self.attempt, 0, self._start())
+        if head.attempt != self.attempt:
+            raise self._damaged(path, "it has the number of another attempt")
+        (count,) = self._database.execute("SELECT COUNT(*) FROM rows").fetchone()
+        self._check_count(count, head)
+        self.joined = accepted is not None
+        self._count, self._chain, self._head, self._read = 0, self._start(), head, False
+        self._file = os.open(self._folder / _HEAD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not head.count:
+            os.pwrite(self._file, head.packed(self._key), 0)
+            os.fsync(self._file)
+            self._sync_folder()
+
+    def _start(self) -> bytes:
+        return link(self._key, b"start", [self.attempt.to_bytes(8, "big")])
+
+    def _damaged(self, path: Path, why: str) -> Damaged:
+        return damaged(
+            path,
+            why,
+            "this attempt is over, and what the ledger has stays debited; see whether the disk fails, and start the "
+            "run again, with everybody. If an old copy of this file was put back: never restore a journal",
+        )
 
     def _note_finished(self) -> None:
         """Note that the last attempt finished, if it did: its process died while it deleted the rows."""
@@ -150,12 +261,41 @@ class SqliteJournal:
             os.close(folder)
 
     def entries(self) -> Iterator[Entry]:
-        """Return the rows that an earlier process of this attempt committed, in order."""
+        """Return the rows that an earlier process of this attempt committed, in order.
+
+        Raises
+        ------
+        Damaged
+            They are not those that were written, or not all of them.
+        """
+        if self._damage is not None:
+            raise self._damage
+        path = self._folder / _FILE
+        self._count, self._chain = 0, self._start()
         try:
-            for row in self._database.execute("SELECT kind, peer, label, data FROM rows ORDER BY n"):
-                yield Entry(*row)
-        except sqlite3.Error as error:
-            raise _unusable(self._folder, str(error)) from error
+            for n, chain, *fields in self._database.execute("SELECT * FROM rows ORDER BY n"):
+                entry = Entry(*fields)
+                if n != self._count + 1 or chain != self._link(n, entry):
+                    raise self._damaged(path, f"row {self._count + 1} is not the one that was written")
+                self._count, self._chain = n, chain
+                if n == self._head.count and chain != self._head.chain:
+                    raise self._damaged(path, "its rows are not those that its head knows")
+                yield entry
+        except (sqlite3.Error, TypeError, AttributeError) as error:  # a field of another type is no entry
+            if isinstance(error, sqlite3.Error) and not is_damage(error, path):
+                raise _unusable(self._folder, str(error)) from error
+            raise self._damaged(path, str(error)) from error
+        self._check_count(self._count, self._head)
+        self._read = True
+
+    def _check_count(self, count: int, head: _Head) -> None:
+        if count < head.count:
+            why = f"{counted(head.count - count, 'row')} of {head.count} are missing from its end"
+            raise self._damaged(self._folder / _FILE, why)
+
+    def _link(self, n: int, entry: Entry) -> bytes:
+        texts = [text.encode() for text in (entry.kind, entry.peer, entry.label)]
+        return link(self._key, self._chain, [n.to_bytes(8, "big"), *texts, entry.data])
 
     def append(self, entry: Entry) -> None:
         """Add a row to the next transaction."""
@@ -175,21 +315,30 @@ class SqliteJournal:
             return
         try:
             self._write(self._added)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._failed = RunFailed(
                 f"the journal of this run could not be written ({error}), so nothing more was sent",
                 f"see whether the disk of {self._folder} is full or read-only, and start the run again",
             )
+            if is_damage(error, self._folder / _FILE):
+                self._failed = self._damaged(self._folder / _FILE, str(error))
             raise self._failed from error
         self._added = []
 
     def _write(self, entries: Sequence[Entry]) -> None:
+        if not self._read:
+            deque(self.entries(), maxlen=0)
+        rows = []
+        for entry in entries:
+            self._chain = self._link(self._count + 1, entry)
+            self._count += 1
+            rows.append((self._count, self._chain, entry.kind, entry.peer, entry.label, entry.data))
+            if entry.kind == "run":
+                self.run = entry.data
         self._database.execute("BEGIN IMMEDIATE")
-        self._database.executemany(
-            "INSERT INTO rows (kind, peer, label, data) VALUES (?, ?, ?, ?)",
-            ((entry.kind, entry.peer, entry.label, entry.data) for entry in entries),
-        )
+        self._database.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", rows)
         self._database.execute("COMMIT")
+        os.pwrite(self._file, _Head(self.attempt, self._count, self._chain, self.run).packed(self._key), 0)
 
     def end(self, how: str, run: bytes = b"") -> None:
         """The attempt is over: delete every row, and keep one line that says how it ended.
@@ -206,7 +355,7 @@ class SqliteJournal:
         RunFailed
             The rows could not be deleted.
         """
-        self._added = []
+        self._added, self.run = [], b""
         self._failed = RunFailed("the attempt of this journal has ended", "start the run again")
         with suppress(OSError):  # a full disk must not keep the rows from being deleted
             self._keep_line({"attempt": self.attempt, "run": run.hex(), "ended": how})
@@ -215,6 +364,7 @@ class SqliteJournal:
     def _wipe(self) -> None:
         """Overwrite and delete the rows."""
         try:
+            (self._folder / _HEAD).unlink(missing_ok=True)
             with _opened(self._folder / f"{_FILE}-wal") as log:
                 self._database.close()  # deletes the log, with the last rows in it, but does not overwrite it
                 with suppress(FileNotFoundError):
@@ -248,11 +398,13 @@ class SqliteJournal:
         with suppress(sqlite3.Error, OSError):  # the attempt has ended, and its rows are deleted
             empty = not self._database.execute("SELECT 1 FROM rows LIMIT 1").fetchone()
             self._database.close()
-            if empty:
+            if empty and self._damage is None:
                 (self._folder / _FILE).unlink()
+                (self._folder / _HEAD).unlink()
         self._database.close()
-        with suppress(OSError):
-            os.close(self._lock)
+        for file in (self._file, self._lock):
+            with suppress(OSError):
+                os.close(file)
 
 
 @contextmanager
@@ -286,19 +438,23 @@ def _destroy(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def journal_of(study: Study, me: str, state: Path | str | None = None, *, keep: bool = True) -> Journal:
+def journal_of(study: Study, me: str, keys: Keys, state: Path | str | None = None, *, keep: bool = True) -> Journal:
     """Return a participant's journal of one study, in the state folder of its machine.
 
     Parameters
     ----------
     study : Study
     me : str
+    keys : Keys
+        This participant's; the journal's key follows from them.
     state : path, optional
         The state folder, if it is not this machine's usual one.
     keep : bool
         ``False`` for ``--no-journal``.
     """
-    return SqliteJournal(state_folder(state).made().run(study, me)) if keep else NoJournal()
+    if not keep:
+        return NoJournal()
+    return SqliteJournal(state_folder(state).made().run(study, me), keys.key_for(b"journal" + study.digest()))
 
 
 def _unusable(folder: Path, why: str) -> RunFailed:

@@ -8,8 +8,10 @@ the frames release, and only then lets them out. After a restart it first does a
 from abc import ABC, abstractmethod
 
 from masquerade_core.effects import Release
-from masquerade_core.errors import RunFailed
+from masquerade_core.errors import RunFailed, StateCopied
+from masquerade_core.grounds import COPIES
 from masquerade_core.wire.frames import Frame
+from masquerade_core.words import counted
 from masquerade_host.debits import Debits, NoDebits
 from masquerade_host.journal import Entry
 from masquerade_host.lane import Lane
@@ -32,6 +34,8 @@ class Journaling(ABC):
 
     Attributes
     ----------
+    me : str
+        This participant.
     run : bytes
         The id of the run, once it is known.
     steps : Steps
@@ -40,6 +44,7 @@ class Journaling(ABC):
         What each release so far cost in privacy: all that was debited, whether it has left or not.
     """
 
+    me: str
     run: bytes
     stats: Stats
     transcript: Recorder
@@ -92,8 +97,24 @@ class Journaling(ABC):
             self._ready[lane.peer] = lane
 
     def _acknowledged(self, lane: Lane, got: int) -> None:
-        """Take the other end's acknowledgement from a beat."""
+        """Take the other end's acknowledgement from a beat.
+
+        Raises
+        ------
+        ProtocolViolation
+            The other end's fault: it acknowledges what was never sent.
+        StateCopied
+            The other end's state is older than it was, or this one's: a process that was started again cannot know
+            what an old copy of its journal lacks.
+        """
         before = lane.acknowledged
+        if got > lane.sent and self.steps.passed:
+            raise StateCopied(
+                f"{lane.peer} acknowledged {counted(got, 'frame')} of this run, and by the journal here {lane.sent} "
+                f"were sent to it: the state of {self.me} is an old copy, or {lane.peer} said what is not so",
+                COPIES,
+                copied=(self.me, lane.peer),
+            )
         self._confirm(lane, got)
         if got > before:
             self.steps.note("acked", lane.peer, data=got.to_bytes(_COUNT_BYTES, "big"))
@@ -128,7 +149,7 @@ class Journaling(ABC):
         if unknown := sorted(self._debits.labels(self.run) - known):
             raise RunFailed(
                 f"this machine's journal is older than its ledger, which has a debit for {unknown[0]!r} of this run: "
-                "somebody has put an old copy of the journal in its place",
+                "it is an old copy",
                 "nothing was sent, and the debits stay; this attempt is over. Never restore a journal: keep the state "
                 "folder out of backups",
             )

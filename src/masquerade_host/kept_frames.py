@@ -17,10 +17,10 @@ from masquerade_core.wire.header import read_header
 from masquerade_host.closing import closed_by
 from masquerade_host.roster import Shown, box_keys_of
 from masquerade_host.run_files import STUDY
-from masquerade_host.session_messages import AllClosed, Closed, Hellos, Roster
+from masquerade_host.session_messages import AllClosed, Closed, Hello, Hellos, Roster
 from masquerade_host.transcript import Transcript
 
-__all__ = ["last_words"]
+__all__ = ["checked_roster", "last_words", "programs_said"]
 
 _NOBODY = SigningKey(bytes(32))  # an end of a hop needs a key, but a reader signs nothing
 
@@ -33,19 +33,11 @@ def last_words(transcript: Transcript, study: Study) -> Mapping[str, Closed]:
     ProtocolViolation
         The frames are not those of a run of this study, or not all that are due are there.
     """
-    study_id, names = study.study_id(transcript.version), study.names
-    owner = transcript.participant
-    first, last = (names[0], names[-1]) if owner == CHARLIE else (owner, owner)
-    roster = _reader(study, first, study_id).open(CHARLIE, transcript.roster, numbered=False)
-    message = decode(Roster, roster.body, CHARLIE)
-    if not box_keys_of(message, study, study_id, _NOBODY, ("", b"")):
-        run = run_id(study_id, roster.body)
-        _check_hellos(transcript.shown, Shown(message, run, study, study_id, _NOBODY, (first, b"")), first, run)
-    if transcript.run != run_id(study_id, roster.body):
-        raise ProtocolViolation(f"the run id does not follow from {STUDY} and the roster")
+    message, names, owner = checked_roster(transcript, study), study.names, transcript.participant
+    last = names[-1] if owner == CHARLIE else owner
     closing = _reader(study, last, transcript.run).open(CHARLIE, transcript.closing, numbered=False)
-    if (roster.kind, closing.kind) != ("roster", "closed"):
-        raise ProtocolViolation("the frames that the transcript keeps are not the roster and the last one")
+    if closing.kind != "closed":
+        raise ProtocolViolation("the last frame that the transcript keeps is another one")
     if closing.broadcast != closes_with_all(study):
         raise ProtocolViolation(f"the last frame is not as it is due in a study with {study.K} parties")
     told = decode(AllClosed, closing.body, CHARLIE)
@@ -53,6 +45,43 @@ def last_words(transcript: Transcript, study: Study) -> Mapping[str, Closed]:
     if closing.broadcast or owner != CHARLIE:
         return said
     return closed_by(_all_closed(transcript.shown, names), study, transcript.run, _NOBODY)
+
+
+def checked_roster(transcript: Transcript, study: Study) -> Roster:
+    """Return the roster of a transcript, from which the id of its run follows.
+
+    Raises
+    ------
+    ProtocolViolation
+        It is not the roster of a run of this study.
+    """
+    study_id, names = study.study_id(transcript.numbers), study.names
+    first = names[0] if transcript.participant == CHARLIE else transcript.participant
+    roster = _reader(study, first, study_id).open(CHARLIE, transcript.roster, numbered=False)
+    message = decode(Roster, roster.body, CHARLIE)
+    if not box_keys_of(message, study, study_id, _NOBODY, ("", b"")):
+        run = run_id(study_id, roster.body)
+        _check_hellos(transcript.shown, Shown(message, run, study, study_id, _NOBODY, (first, b"")), first, run)
+    if transcript.run != run_id(study_id, roster.body):
+        raise ProtocolViolation(f"the run id does not follow from {STUDY} and the roster")
+    if roster.kind != "roster":
+        raise ProtocolViolation("the first frame that the transcript keeps is no roster")
+    return message
+
+
+def programs_said(transcript: Transcript, study: Study) -> Mapping[str, bytes]:
+    """Return the hash of each participant's program, by its own word, as far as the transcript's owner was shown it.
+
+    The frames are those that :func:`last_words` has checked.
+    """
+    roster = decode(Roster, read_header(transcript.roster[SIGNATURE_BYTES:], CHARLIE).body, CHARLIE)
+    later = [read_header(frame[SIGNATURE_BYTES:], CHARLIE) for frame in transcript.shown]
+    shown = [decode(Hellos, header.body, CHARLIE).hellos for header in later if header.kind == "hellos"]
+    found = {}
+    for signed in (*roster.hellos, *(hello for hellos in shown for hello in hellos)):
+        header = read_header(signed[SIGNATURE_BYTES:], CHARLIE)
+        found[header.src.rstrip(" ")] = decode(Hello, header.body, CHARLIE).program
+    return {**{name: found[name] for name in study.names if name in found}, CHARLIE: roster.program}
 
 
 def _reader(study: Study, me: str, run: bytes) -> Endpoint:

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 
 from nacl.public import PrivateKey
@@ -22,6 +23,7 @@ from masquerade_core.identity import PublicKeys
 from masquerade_core.rng import SystemRng
 from masquerade_host.locked_keys import LockedKeys, NotEnoughMemory, WrongPassphrase
 from masquerade_host.passphrases import passphrase_of
+from masquerade_host.state import private_folder
 
 __all__ = ["Keys", "Rotated", "load_keys", "make_keys", "rotate_keys"]
 
@@ -48,6 +50,10 @@ class Keys(Secret):
         self.signing = SigningKey(seed)
         self.public = PublicKeys(curve=bytes(PrivateKey(curve).public_key), sign=self.signing.public)
 
+    def key_for(self, purpose: bytes) -> bytes:
+        """Return a key (32 bytes) of this participant's own files for one purpose."""
+        return blake2b(purpose, digest_size=_KEY_BYTES, key=self.curve, person=b"masq own files").digest()
+
 
 def make_keys(path: Path | str, passphrase: str | None = None) -> Keys:
     """Draw new keys and write them to ``path`` with mode 0600. A missing directory is made with mode 0700.
@@ -65,8 +71,7 @@ def make_keys(path: Path | str, passphrase: str | None = None) -> Keys:
     """
     path = Path(path)
     try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(mode=0o700, parents=True)
+        private_folder(path.parent)
     except OSError as error:
         raise BadInput(
             f"keys cannot be written to {path}: {path.parent} cannot be made", "choose another file"

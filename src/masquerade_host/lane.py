@@ -10,7 +10,9 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 
-from masquerade_core.errors import RunFailed
+from masquerade_core.errors import ProtocolViolation, StateCopied
+from masquerade_core.grounds import COPIES
+from masquerade_core.words import counted
 
 __all__ = ["CONNECTIONS", "MAX_KEPT", "Lane", "first_connection"]
 
@@ -119,14 +121,23 @@ class Lane:
 
         Raises
         ------
-        RunFailed
-            The two ends do not agree on what was sent: one of them has forgotten it.
+        ProtocolViolation
+            The fault of the other end: it acknowledges what was never sent.
+        StateCopied
+            The other end holds less than it has acknowledged before: its state is older than it was.
         """
-        if not self.acknowledged <= got <= self.sent:
-            raise RunFailed(
-                f"{self.peer} says that it holds {got} frames of this run, but {self.sent} were sent to it and "
-                f"{self.acknowledged} acknowledged: its state or the one here is older than it was",
-                "start the run again, with everybody; if a backup was restored somewhere, say so",
+        if got > self.sent:
+            raise ProtocolViolation(
+                f"{self.peer} acknowledged {counted(got, 'frame')} of this run; allowed are at most the {self.sent} "
+                "that were sent to it",
+                peer=self.peer,
+            )
+        if got < self.acknowledged:
+            raise StateCopied(
+                f"{self.peer} says that it holds {counted(got, 'frame')} of this run, and has acknowledged "
+                f"{self.acknowledged} before: its state is an old copy, or two processes use copies of it",
+                COPIES,
+                copied=(self.peer,),
             )
         self.forget(got)
         if not self.live:

@@ -160,6 +160,12 @@ class Ledger:
         with self._writing() as (books, _):
             return books.datasets.get(fingerprint.hex())
 
+    def records_of(self, study: str, me: str) -> bytes | None:
+        """Return the fingerprint of the data set for which a study (its digest) has or had a reservation, if any."""
+        with self._writing() as (books, _):
+            found = books.reservations.get((study, me))
+            return None if found is None else bytes.fromhex(found.fingerprint)
+
     def adopt(self, fingerprint: bytes, population: str, *, by: str) -> None:
         """Note that a data set belongs to a population, as a person or the policy said (``by``)."""
         with self._writing() as (books, write):
@@ -197,27 +203,38 @@ class Ledger:
                 facts: dict[str, Any] = {name: getattr(new, name) for name in names}
                 write("reserved", **facts, whole=_numbers(new.whole), one=_numbers(new.one), by=approved_by)
 
-    def check_attempt(self, study: Study, me: str, fingerprint: bytes) -> None:
+    def check_attempt(self, study: Study, me: str, fingerprint: bytes, sizes: Sequence[int] = ()) -> None:
         """Check that an attempt may begin, as :meth:`start_attempt` does, and begin none."""
         with self._writing() as (books, _):
-            books.check_attempt(study.digest().hex(), me, fingerprint.hex())
+            books.check_attempt(study.digest().hex(), me, fingerprint.hex(), self._hash_of(study, sizes))
 
-    def start_attempt(self, study: Study, me: str, fingerprint: bytes, *, resumed: bool = False) -> int:
+    def start_attempt(
+        self, study: Study, me: str, fingerprint: bytes, sizes: Sequence[int] = (), *, resumed: bool = False
+    ) -> int:
         """Begin an attempt, or go on with the last one (``resumed``, from its journal); return its number, from 1.
 
         RefusedLocally where the study finished here, has no reservation, had all its attempts, or began with another
-        data set; BudgetExceeded where something has left and a whole run no longer fits. What the last attempt
-        debited counts, however it ended.
+        data set or other sizes; BudgetExceeded where something has left and a whole run no longer fits. What the last
+        attempt debited counts, however it ended.
+
+        ``sizes``: the exact numbers that this party adds to opened sums. Two attempts that open other numbers would
+        show the difference. A hash of them is kept, under the ledger's key.
         """
-        digest = study.digest().hex()
+        digest, kept = study.digest().hex(), self._hash_of(study, sizes)
         with self._writing() as (books, write):
             under_way = books.reservation(digest, me).attempt
             if resumed and under_way is not None:
                 return under_way.number
-            tries = books.check_attempt(digest, me, fingerprint.hex()).tries
+            tries = books.check_attempt(digest, me, fingerprint.hex(), kept).tries
             number = len(tries) + 1
-            write("attempt", study=digest, me=me, number=number)
+            write("attempt", study=digest, me=me, number=number, sizes=kept)
             return number
+
+    def _hash_of(self, study: Study, sizes: Sequence[int]) -> str:
+        state = hashlib.blake2b(study.digest(), digest_size=32, key=self._file.key, person=b"masq sizes")
+        for size in sizes:
+            state.update(size.to_bytes(8, "big"))
+        return state.hexdigest()
 
     def debits_for(self, study: Study, me: str) -> Debits:
         """Return where a session of the attempt under way debits its releases."""
@@ -228,6 +245,13 @@ class Ledger:
             raise LocalProtocolError("debits were asked for before an attempt began")
         self._file.make_room()
         return _Debits(self, digest, me, attempt.number)
+
+    def spent_in_attempt(self, study: Study, me: str) -> tuple[float, float] | None:
+        """Return the epsilon and delta of all debits of the last attempt together; None if there are none."""
+        with self._writing() as (books, _):
+            tries = books.reservation(study.digest().hex(), me).tries
+            total = tries[-1].total if tries else Total()
+        return total.spent(study.privacy.delta) if total.count else None
 
     def end_attempt(self, study: Study, me: str, why: str) -> None:
         """Note that the attempt under way ended without a result. Its debits stay."""

@@ -45,6 +45,9 @@ class Reservation:
         What one attempt takes at most.
     attempts : int
         How many attempts may end without a debit.
+    sizes : str
+        A hash, under the ledger's key, of the exact numbers that this party adds to opened sums in every attempt; empty
+        before the first one.
     state : str
         "open", "finished", or "released": given up.
     """
@@ -57,6 +60,7 @@ class Reservation:
     whole: Cost
     one: Cost
     attempts: int
+    sizes: str = ""
     state: str = "open"
     tries: list[Attempt] = field(default_factory=list)
 
@@ -160,14 +164,16 @@ class Books:
         del by
         made = Reservation(study, me, name, population, fingerprint, Cost(*whole), Cost(*one), attempts)
         if (before := self.reservations.get((study, me))) is not None:
-            made.tries = before.tries  # what was debited before it was given up still counts
+            # What was debited, and what was sent, before it was given up still counts.
+            made.tries, made.sizes = before.tries, before.sizes
         self.reservations[study, me] = made
 
-    def _enter_attempt(self, *, study: str, me: str, number: int) -> None:
-        tries = self.reservations[study, me].tries
-        if tries:
-            tries[-1].over = True
-        tries.append(Attempt(number))
+    def _enter_attempt(self, *, study: str, me: str, number: int, sizes: str = "") -> None:
+        reservation = self.reservations[study, me]
+        if reservation.tries:
+            reservation.tries[-1].over = True
+        reservation.tries.append(Attempt(number))
+        reservation.sizes = reservation.sizes or sizes
 
     def _enter_debit(self, *, study: str, me: str, run: str, label: str, cost: list[int]) -> None:
         attempt = self.reservations[study, me].tries[-1]
@@ -240,10 +246,11 @@ class Books:
             )
         return True
 
-    def check_attempt(self, study: str, me: str, fingerprint: str) -> Reservation:
+    def check_attempt(self, study: str, me: str, fingerprint: str, sizes: str) -> Reservation:
         """Check that a new attempt may begin, whatever became of the last one."""
         found = self.reservation(study, me)
         _check_same_data(found, fingerprint)
+        _check_same_sizes(found, sizes)
         if found.free >= found.attempts:
             raise RefusedLocally(
                 f"this machine has made {found.free} attempts at this study that released nothing; its attempts = "
@@ -306,6 +313,15 @@ def _check_same_data(reservation: Reservation, fingerprint: str) -> None:
             "these records are not those with which this study began on this machine; two runs over different "
             "records would show who was changed",
             "take the records as they were; for others make a new study, with a nonce of its own",
+        )
+
+
+def _check_same_sizes(reservation: Reservation, sizes: str) -> None:
+    if reservation.sizes not in {"", sizes}:
+        raise RefusedLocally(
+            "the same records would now be counted in another way than in the first attempt at this study; two numbers "
+            "of all records would show the difference",
+            "go on with the version of this program that began the study, or make a new study, with a nonce of its own",
         )
 
 

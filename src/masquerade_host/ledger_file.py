@@ -5,9 +5,14 @@
 each entry. At the end of a transaction its entries are in both files, and the first one is on the disk. The second one
 is too, unless the transaction was a *quick* one. Then a power cut may take the last lines. The next transaction finds
 them missing and writes them again from the first file, which alone says what was spent.
+
+So the second file lacks at most the debits at the end, and one entry of another kind after them: that of a process that
+died before it wrote the line. If it lacks more, it lost what it had, and nobody can tell whether the first file is an
+older copy.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +24,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.errors import BudgetExceeded, RefusedLocally, RunFailed
+from masquerade_core.errors import BudgetExceeded, Damaged, OlderCopy, RefusedLocally, RunFailed
+from masquerade_core.words import counted
+from masquerade_host.damage import damaged, is_damage
 from masquerade_host.log_space import LOG_PAGES, grow
 from masquerade_host.state import StateFolder
 
@@ -33,6 +40,11 @@ CREATE TRIGGER no_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the
 _KEY_BYTES = 32
 _WAIT = 30.0  # seconds that one process waits while another writes
 _START = bytes(32)
+_QUICK = "debit"  # the kind of entry that quick transactions write
+_PUT_BACK = (
+    "put back the newest copy that you have of the whole state folder, and take no part in studies that are open; what "
+    "was spent since counts, though this machine does not know it"
+)
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,7 @@ class LedgerFile:
         self._count, self._chain = 0, _START
         self._unwritten: list[tuple[bytes, str]] = []  # chains and bodies of entries that the second file may not have
         self._offset = 0  # how far the second file was compared with the first
+        self._same = 0, _START  # so many entries of it were compared, and the chain of the last one
         self._synced = True  # whether the disk has all that this process wrote to the second file
 
     def make_room(self) -> None:
@@ -124,26 +137,47 @@ class LedgerFile:
 
         Raises
         ------
-        RefusedLocally
-            The two files contradict each other: one of them is an older copy, or was changed.
+        OlderCopy
+            The two files contradict each other: one of them is an older copy.
+        Damaged
+            One of them is damaged.
         RunFailed
             The file cannot be read or written. What was appended may be there or not.
         """
         with _told(self._path):
             self._db.execute("BEGIN IMMEDIATE")
         try:
-            with _told(self._path):
-                new = self._read()
-                self._compare()
-            yield new
-            with _told(self._path):
-                self._db.execute("COMMIT")
-                self._mirror(sync=not quick)
+            with self._both():
+                with _told(self._path):
+                    new = self._read()
+                    self._compare()
+                    if self._unwritten:  # before anything is added: else it might lack entries of two transactions
+                        self._mirror()
+                yield new
+                with _told(self._path):
+                    self._db.execute("COMMIT")
+                    self._mirror(sync=not quick)
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._db.rollback()
             self.forget()
             raise
+
+    @contextlib.contextmanager
+    def _both(self) -> Iterator[None]:
+        """Hold the second file as well: it is written after the commit, when another process may hold the first."""
+        with _told(self._path):
+            if not self._lines.exists():
+                raise OlderCopy(
+                    f"{self._lines} is missing, so nobody can tell whether {self._path.name} is an older copy",
+                    "put it back; if it is lost for good, 'masquerade budget recover' writes it anew from the ledger",
+                )
+            file = os.open(self._lines, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
 
     def append(self, kind: str, fields: Mapping[str, Any]) -> Entry:
         """Add an entry in the transaction under way."""
@@ -154,12 +188,12 @@ class LedgerFile:
         return Entry(self._count, kind, at, fields)
 
     def _insert(self, body: str) -> None:
-        chain = self._next(body)
+        chain = self._next(self._chain, self._count + 1, body)
         self._db.execute("INSERT INTO entries VALUES (?, ?, ?)", (self._count + 1, chain, body))
         self._step(chain, body)
 
-    def _next(self, body: str) -> bytes:
-        data = self._chain + (self._count + 1).to_bytes(8, "big") + body.encode()
+    def _next(self, before: bytes, n: int, body: str) -> bytes:
+        data = before + n.to_bytes(8, "big") + body.encode()
         return hashlib.blake2b(data, digest_size=32, key=self.key, person=b"masq ledger").digest()
 
     def _step(self, chain: bytes, body: str) -> None:
@@ -170,10 +204,9 @@ class LedgerFile:
         new = []
         rows = self._db.execute("SELECT n, chain, body FROM entries WHERE n > ? ORDER BY n", (self._count,))
         for n, chain, body in rows:
-            if n != self._count + 1 or chain != self._next(body):
-                raise RefusedLocally(
-                    f"entry {n} of {self._path} does not follow from those before it: the file was changed, or its key",
-                    "put back the newest copy that you have of the whole state folder",
+            if n != self._count + 1 or chain != self._next(self._chain, n, body):
+                raise damaged(
+                    self._path, f"entry {self._count + 1} is not the one that was written under this key", _PUT_BACK
                 )
             self._step(chain, body)
             content = json.loads(body)
@@ -184,24 +217,46 @@ class LedgerFile:
 
     def _compare(self) -> None:
         """Check that the second file has no entry that the first has not; it may lack the last ones."""
-        if not self._lines.exists():
-            raise RefusedLocally(
-                f"{self._lines} is missing, so nobody can tell whether {self._path.name} is an older copy",
+        for line in _whole_lines(self._lines, self._offset):
+            chain, body = self._unwritten[0] if self._unwritten else (b"", "")
+            if line != _line(chain, body)[:-1]:
+                raise self._contradiction(line)
+            self._unwritten.pop(0)
+            self._offset, self._same = self._offset + len(line) + 1, (self._same[0] + 1, chain)
+        kinds = [json.loads(body)["kind"] for _, body in self._unwritten[:-1]]
+        if (self._unwritten and not self._offset) or any(kind != _QUICK for kind in kinds):
+            raise damaged(
+                self._lines,
+                f"it lacks the last {counted(len(self._unwritten), 'entry', 'entries')} of {self._path.name}, so "
+                "nobody can tell whether that one is an older copy",
                 "put it back; if it is lost for good, 'masquerade budget recover' writes it anew from the ledger",
             )
-        for chain in _chains(self._lines, self._offset):
-            if not self._unwritten:
-                raise RefusedLocally(
-                    f"{self._lines} knows of entries that {self._path.name} lacks: the ledger is an older copy, from "
-                    "before something was spent",
-                    "put back the newest copy; without one, 'masquerade budget recover' enters what the other file has",
-                )
-            if chain != self._unwritten[0][0]:
-                raise RefusedLocally(
-                    f"{self._lines} and {self._path.name} disagree: one of them was changed, or is from elsewhere",
-                    "put back the newest copy that you have of the whole state folder",
-                )
-            self._offset += len(_line(*self._unwritten.pop(0)))
+
+    def _contradiction(self, line: bytes) -> Damaged | OlderCopy:
+        """Return the error for a line of the second file that is not the entry of the first."""
+        n, before = self._same[0] + 1, self._same[1]
+        if line != self._line_after(before, n, line):
+            return damaged(
+                self._lines,
+                f"line {n} is not the one that was written under this key",
+                f"as long as {self._path.name} is sound, 'masquerade budget recover' writes it anew",
+            )
+        if self._unwritten:
+            return OlderCopy(
+                f"{self._lines} and {self._path.name} disagree from entry {n} on: both were written here, so one of "
+                "them is from another copy of this folder",
+                _PUT_BACK,
+            )
+        return OlderCopy(
+            f"{self._lines} knows of entries that {self._path.name} lacks: the ledger is an older copy, from before "
+            "something was spent, or its end is damaged",
+            "put back the newest copy; without one, 'masquerade budget recover' enters what the other file has",
+        )
+
+    def _line_after(self, before: bytes, n: int, line: bytes) -> bytes:
+        """Return a line as it would have been written for the entry that it holds."""
+        body = line.partition(b" ")[2].decode("utf-8", "replace")
+        return _line(self._next(before, n, body), body)[:-1]
 
     def _mirror(self, *, sync: bool = True) -> None:
         """Write to the second file what it lacks; bytes of a line that was cut off by a power failure go."""
@@ -222,12 +277,14 @@ class LedgerFile:
 
     @classmethod
     def recover(cls, folder: StateFolder) -> int:
-        """Enter what the second file alone knows, or write that file anew if it is missing; returns how many entries.
+        """Enter what the second file alone knows, or write that file anew if it is lost; returns how many entries.
 
         Raises
         ------
-        RefusedLocally
+        OlderCopy
             An entry of the second file does not follow from those of the first.
+        Damaged
+            The first file is damaged, or the second one is where it alone has entries.
         """
         with _told(folder.ledger):
             if not folder.ledger.exists() and _lines_of(folder).exists():
@@ -245,19 +302,24 @@ class LedgerFile:
 
     def _enter(self) -> int:
         self._read()
-        known = [chain for chain, _ in self._unwritten]
+        known = [_line(*entry)[:-1] for entry in self._unwritten]
         lines = _whole_lines(self._lines, 0) if self._lines.exists() else []
-        for i, line in enumerate(lines):
-            written, _, body = line.partition(b" ")
-            chain = known[i] if i < len(known) else self._next(body.decode())
-            if written != chain.hex().encode():
-                raise RefusedLocally(
-                    f"line {i + 1} of {self._lines} does not follow from the entries before it",
-                    "put back the newest copy that you have of the whole state folder",
-                )
-            if i >= len(known):
-                self._insert(body.decode())
-        return max(0, len(lines) - len(known))
+        sound = [line == due for line, due in zip(lines, known, strict=False)]
+        if all(sound):
+            for line in lines[len(known) :]:
+                if line != self._line_after(self._chain, self._count + 1, line):
+                    raise damaged(
+                        self._lines, f"line {self._count + 1} is not the one that was written under this key", _PUT_BACK
+                    )
+                self._insert(line.partition(b" ")[2].decode())
+            return max(0, len(lines) - len(known))
+        at = sound.index(False)
+        before = self._unwritten[at - 1][0] if at else _START
+        if len(lines) > len(known) or lines[at] == self._line_after(before, at + 1, lines[at]):
+            raise OlderCopy(
+                f"line {at + 1} of {self._lines} does not follow from the entries of {self._path.name}", _PUT_BACK
+            )
+        return 0  # it is damaged, and knows nothing that the first file does not
 
 
 def _lines_of(folder: StateFolder) -> Path:
@@ -275,18 +337,14 @@ def _whole_lines(path: Path, offset: int) -> list[bytes]:
         return file.read().partition(b"\0")[0].split(b"\n")[:-1]
 
 
-def _chains(path: Path, offset: int) -> Iterator[bytes]:
-    if path.stat().st_size > offset:
-        for line in _whole_lines(path, offset):
-            yield bytes.fromhex(line.partition(b" ")[0].decode("ascii", "replace"))
-
-
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
     """Say in a sentence why the files cannot be used."""
     try:
         yield
     except (sqlite3.Error, OSError, ValueError) as error:
+        if is_damage(error, path):
+            raise damaged(path, str(error), _PUT_BACK) from error
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RunFailed(
             f"the ledger {path} cannot be read or written ({why}), so nothing more leaves this machine",

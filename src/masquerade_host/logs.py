@@ -26,7 +26,10 @@ EVERY = 30.0
 """Seconds between two lines that say how far the run has come."""
 
 _WARNINGS = frozenset(
-    {*("cut_off", "left", "lost", "refused", "stranger"), *("turned_away", "unconfirmed", "unreachable", "unresolved")}
+    {
+        *("cut_off", "left", "lost", "refused", "stranger"),
+        *("turned_away", "unconfirmed", "unreachable", "unresolved", "unseated"),
+    }
 )
 _ABOUT_RECORDS = frozenset({"one_class", "repaired", "same_answer"})
 _OF_A_STAGE = frozenset({"stage", "stage_done"})  # before the join, they tell how long training took

@@ -27,6 +27,7 @@ class BeatMessage(Message):
     waits_for: Bits
     got: _Count
     connection: _Count
+    moves: _Count
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,14 @@ class Beat:
         How many numbered frames of this hop's other end its sender holds for certain.
     connection : int
         The number of the connection. The party chooses it, and Charlie repeats it.
+    moves: int
+        Charlie's: how often somebody's clock has started at his end (:mod:`masquerade_host.dues`). A party's is 0.
     """
 
     waits_for: tuple[str, ...] = ()
     got: int = 0
     connection: int = 0
+    moves: int = 0
 
 
 def beats_every(parties: int, deadline: float) -> float:
@@ -67,16 +71,16 @@ def pack_beat(beat: Beat, everybody: Sequence[str]) -> bytes:
     everybody : sequence of str
         All participants in roster order, Charlie last.
     """
-    return pack_bits(bits_of(beat.waits_for, everybody), beat.got, beat.connection)
+    return pack_bits(bits_of(beat.waits_for, everybody), beat.got, beat.connection, beat.moves)
 
 
-def pack_bits(waits_for: bytes, got: int, connection: int) -> bytes:
+def pack_bits(waits_for: bytes, got: int, connection: int, moves: int) -> bytes:
     """Return the body of a beat that says whom its sender waits for as it travels, in bits.
 
     They are the same in all beats that leave at one time. The other parameters are the attributes of :class:`Beat`.
     """
-    counts = [count.to_bytes(_COUNT_BYTES, "big") for count in (got, connection)]
-    return encode(BeatMessage(waits_for=waits_for, got=counts[0], connection=counts[1]), "")
+    counts = [count.to_bytes(_COUNT_BYTES, "big") for count in (got, connection, moves)]
+    return encode(BeatMessage(waits_for=waits_for, got=counts[0], connection=counts[1], moves=counts[2]), "")
 
 
 def read_beat(body: bytes, everybody: Sequence[str], peer: str) -> Beat:
@@ -89,4 +93,5 @@ def read_beat(body: bytes, everybody: Sequence[str], peer: str) -> Beat:
     """
     message = decode(BeatMessage, body, peer)
     waits_for = names_in(message.waits_for, everybody, peer)
-    return Beat(waits_for, int.from_bytes(message.got, "big"), int.from_bytes(message.connection, "big"))
+    got, connection, moves = (int.from_bytes(n, "big") for n in (message.got, message.connection, message.moves))
+    return Beat(waits_for, got, connection, moves)

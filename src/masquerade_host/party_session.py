@@ -4,10 +4,12 @@ Charlie, the curator, is the only participant a party has a connection to. The t
 :mod:`masquerade_host.session_states` rules what the party may say and hear in each state of that connection.
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from masquerade_core.errors import MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed
+from masquerade_core.forecast import Forecast
 from masquerade_core.seat import Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
@@ -21,19 +23,19 @@ from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane, first_connection
 from masquerade_host.links import PartyLink
-from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
+from masquerade_host.named_messages import Abort, Beat, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
+from masquerade_host.program import Program
 from masquerade_host.seating import SeatingSession
 from masquerade_host.seen import seen_in
 from masquerade_host.session_messages import Closed, Fields, Hello, Hellos, Refusal
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.steps import digest_of
-from masquerade_host.verdicts import suspects_of
+from masquerade_host.verdicts import Known, suspects_of
 
 __all__ = ["PartySession"]
 
-_PATIENCE = 1.25  # of the study's deadline: how long a party's role waits. Charlie's, who knows more, waits once it
 _PARTING = 5.0  # seconds for a last acknowledgement, after a restart
 _NOTICE = 10.0  # seconds without a connection after which it is said
 _NOTICES = 30.0  # seconds until it is said again
@@ -53,7 +55,7 @@ class PartySession(SeatingSession):
         Makes the link; called when the role joins, not before.
     who_answers : callable
         Looks at Charlie's address (:func:`~masquerade_host.probe.probe`).
-    version, observe, clock, debits
+    version, observe, clock, debits, program, forecast
         See :class:`~masquerade_host.session.Session`.
     """
 
@@ -69,13 +71,15 @@ class PartySession(SeatingSession):
         observe: Observer = quiet,
         clock: Callable[[], float] = time.monotonic,
         debits: Debits | None = None,
+        program: Program | None = None,
+        forecast: Forecast | None = None,
     ) -> None:
-        super().__init__(me, study, keys, version, observe, clock, debits)
+        super().__init__(me, study, keys, version, observe, clock, debits, program, forecast)
         self._connect = connect
         self._link: PartyLink | None = None
         self._dialing = Dialing(study.address, who_answers)
         self._lane = Lane(CHARLIE, self._transmit)
-        self.patience = _PATIENCE * self.deadline
+        self._wait = self.allowance.wait(self.allowance.of_charlie)
         self._next_hello = 0.0
         self._since = 0.0
         self._heard = 0.0
@@ -100,7 +104,14 @@ class PartySession(SeatingSession):
     # --- The role's side ------------------------------------------------------
 
     def _join(self, effect: Join) -> None:
-        hello = Hello(version=self.version, box_key=effect.box_key, nonce=effect.nonce)
+        proof = effect.prove(study_id=self.study_id, signing=self._keys.signing.public)
+        hello = Hello(
+            version=self.version,
+            box_key=effect.box_key,
+            nonce=effect.nonce,
+            proof=proof,
+            program=self.program.digest,
+        )
         self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
         self.steps.note("sent", CHARLIE, "hello", digest_of(self._hello))
         self._observe("connecting", address=self.study.address)
@@ -137,6 +148,7 @@ class PartySession(SeatingSession):
         closed = Closed(digest=self._told.digest(), release=self.release)
         self._closed = self._seal(Turn.CLOSED, encode(closed, CHARLIE))
         self._put(self._closed)
+        self._wait.begin(self._clock())
 
     def _may_send(self, turn: Turn) -> bool:
         return self._link is not None and may_send(End.PARTY, self._state, turn)
@@ -219,8 +231,10 @@ class PartySession(SeatingSession):
             if not self._endpoint.count(CHARLIE, frame):
                 return  # it arrived before
             self._accepted(self._lane, frame)
+            self._wait.sign(now)
         if self._state is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
+            self._wait.begin(now)
         if frame.kind == "message":
             self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
         if frame.broadcast and frame.kind != "closed":
@@ -241,7 +255,7 @@ class PartySession(SeatingSession):
             case Turn.BEAT:
                 beat = read_beat(frame.body, self.everybody, CHARLIE)
                 if beat.connection in (0, self._lane.connection):  # 0: he answers a hello
-                    self._acknowledged(self._lane, beat.got)
+                    self._hear_beat(beat)
             case Turn.STANDING:
                 self._hear_standing(frame)
             case Turn.ABORT:
@@ -258,6 +272,13 @@ class PartySession(SeatingSession):
                 self.over, self._since = True, self._clock()
                 self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
 
+    def _hear_beat(self, beat: Beat) -> None:
+        before = self._lane.acknowledged
+        self._acknowledged(self._lane, beat.got)
+        if beat.moves > self._moves or self._lane.acknowledged > before:
+            self._wait.sign(self._clock())
+        self._moves = max(self._moves, beat.moves)
+
     def _check_source(self, frame: Frame) -> None:
         if frame.source not in self.names:
             raise ProtocolViolation(
@@ -271,10 +292,18 @@ class PartySession(SeatingSession):
         if refusal.reason == "differs" and refusal.version == self.version and not seated:
             fields = encode(Fields.of(self.study.field_hashes()), CHARLIE)
             self._transmit(self._seal(Turn.FIELDS, fields, type="fields"))
-        return refused(refusal, self.study, self.version, seated=seated)
+        return refused(refusal, self.study, self.version, self.me, seated=seated)
 
     def _ended(self, frame: Frame) -> MasqueradeError:
-        return ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data, self.judge, self.me)
+        return ended(read_abort(frame.body, self.everybody, CHARLIE), frame.data, self.judge, self.me, self._known())
+
+    def _known(self) -> Known:
+        """Return what this party can hold against a claim that somebody was late."""
+        owes_nothing = self._lane.all_acknowledged and bool(self.missing() or self._closed)
+        # A process that was started again does not know when the run began.
+        knows = self.run != self.study_id and not self.steps.passed
+        since = self._clock() - self._seated_at if knows else math.inf
+        return Known(since, (self.me,) if owes_nothing else ())
 
     # --- The journal's side -----------------------------------------------------
 
@@ -307,9 +336,30 @@ class PartySession(SeatingSession):
             heard = self._since if self._state is JoinState.KNOCKING else self._heard
             self._observe("unreachable", address=self.study.address, left=round(self.deadline - (now - heard)))
 
+    def missing(self) -> tuple[str, ...]:
+        """Return whom this party waits for: for the roster, for hellos and for the last frame it is Charlie."""
+        waits = self._state in (JoinState.HEARD, JoinState.DONE)
+        return (CHARLIE,) if waits else super().missing()
+
+    def _check_dues(self, now: float) -> None:
+        if not (missing := self.missing()):
+            return
+        turns = self.allowance.forecast.turns if self._state.has_roster else self.study.K
+        if self._wait.stands_still(now) or self._wait.lasts(now, turns):
+            # A sealed message comes through Charlie's hands: its source may not have sent it, or he may keep it.
+            raise self._late((CHARLIE,) if CHARLIE in missing else ())
+
+    def keeps(self, error: MasqueradeError) -> bool:
+        """Say whether this party has closed and only hears nothing more: its result is there, and nobody is told."""
+        if not self._closed or self.over or not isinstance(error, DeadlinePassed) or error.said_by:
+            return False
+        self.unconfirmed = error
+        return True
+
     def _shift(self, seconds: float) -> None:
         self._since += seconds
         self._heard += seconds
+        self._seated_at += seconds
 
     def _beat(self, _to: Collection[str] = ()) -> None:
         if self._dialing.connected and self._may_send(Turn.BEAT):
@@ -327,10 +377,29 @@ class PartySession(SeatingSession):
             try:
                 frame = self._endpoint.open(CHARLIE, data or b"", numbered=False)
                 if frame.kind == "abort":
-                    return self._ended(frame)
+                    abort = read_abort(frame.body, self.everybody, CHARLIE)
+                    own = abort.by == self.me or (abort.reason, abort.blamed) == ("left", (self.me,))
+                    return None if own else self._ended(frame)
             except ProtocolViolation:
                 return None
         return None
+
+    def part(self, run: bytes, abort: Abort) -> bool:
+        """Tell Charlie over a new connection, once it is there."""
+        if self._endpoint.run == self.study_id:
+            self._endpoint.begin(run)
+        if self._link is None:
+            self._link = self._connect()
+        now = self._clock()
+        for event in self._link.connection_events():
+            self._dialing.note(event, now)
+        if self._dialing.reopen_at is not None and now >= self._dialing.reopen_at:
+            self._reopen()
+        if not self._dialing.connected:
+            return False
+        self._state = JoinState.SEATED
+        self.say_abort(abort)
+        return True
 
     def say_abort(self, abort: Abort) -> None:
         """Tell Charlie, if he holds this party's hello and does not know yet."""

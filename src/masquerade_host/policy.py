@@ -23,7 +23,7 @@ study that breaks a rule is refused here, before anything is sent, whoever appro
     data = ["/srv/data/records.csv"]   # the only files of that population
 """
 
-import tomllib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from masquerade_core.bounded import read_text, toml_of
 from masquerade_core.data.queries import Data, data_at
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.identity import PublicKeysField
@@ -50,6 +51,7 @@ DEFAULT_POPULATION = "default"
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 _Epsilon = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Delta = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+_MOST_BYTES = 1 << 20
 
 
 class StudyRules(Section):
@@ -289,17 +291,9 @@ def load_policy(state: StateFolder) -> Policy:
         The file cannot be read, or is no valid policy. The sentence says what was seen and what is allowed.
     """
     path = state.policy
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return Policy(path)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is not TOML: {error}", "correct the file at that place") from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BadInput(
-            f"the policy {path} cannot be read: {reason}", "make it a text file that you can read"
-        ) from error
+    data = toml_of(read_text(path, _MOST_BYTES, "policy", "make it a text file that you can read"), path)
     try:
         return Policy(path, Rules.model_validate(data))
     except ValidationError as error:

@@ -16,14 +16,15 @@ import typer
 from structlog.typing import EventDict, WrappedLogger
 
 from masquerade_core.errors import MasqueradeError
+from masquerade_core.grounds import NAMING
 from masquerade_core.spent import with_spent
 
 __all__ = ["Mode", "Progress", "Writable", "end_of", "mode_of", "sentence", "withhold"]
 
 _ALLOWED = frozenset(
     {
-        *("event", "name", "party", "parties", "joined", "waited_for"),
-        *("peer", "suspects", "said_by", "accused", "grounds"),
+        *("event", "name", "party", "parties", "joined"),
+        *(*NAMING, "grounds"),
         *("clamped", "filled", "left", "reason"),
         *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
@@ -40,6 +41,7 @@ _SENTENCES = {
     "cut_off": "The connection to {address} is lost; making a new one.",
     "reconnected": "The connection to {address} is there again.",
     "turned_away": "Refused a process of {party} ({reason}); the run goes on.",
+    "unseated": "Another process of {party} has its seat now, for the one before did not answer; the run goes on.",
     "connected": "{party} is connected.",
     "came": "{party} is here: {joined} of {parties}.",
     "joined": "All {parties} parties are here.",
@@ -47,7 +49,7 @@ _SENTENCES = {
     "lost": "{party} no longer takes part; the run goes on without it.",
     "stranger": "Connections turned away because their key is not in the study: {count}.",
     "refused": "{party} was turned away: its study differs in {fields}.",
-    "other_version": "{party} was turned away: it runs version {version}.",
+    "other_version": "{party} was turned away: its program has the numbers {version} of wire and protocol.",
     "stage": "{name} ...",
     "stage_done": "{name}: {seconds:.1f} s, {messages} messages, {bytes} bytes.",
     "repaired": "Of your records' cells, {clamped} lay out of bounds and were moved to the bound, and {filled} were "
@@ -187,7 +189,7 @@ def end_of(error: BaseException) -> dict[str, str | int]:
 def _named_in(error: MasqueradeError) -> dict[str, str]:
     """Return whom an error names, in which part, and on what grounds."""
     fields = {}
-    for name in ("waited_for", "peer", "suspects", "said_by", "accused"):
+    for name in NAMING:
         if value := getattr(error, name, ()):
             fields[name] = value if isinstance(value, str) else ", ".join(value)
     if error.grounds is not None:

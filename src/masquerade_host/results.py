@@ -18,7 +18,7 @@ from masquerade_core.errors import (
     RunFailed,
 )
 from masquerade_core.evidence import EVIDENCE, Findings
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, Total, cost_of, up
+from masquerade_core.privacy.accounting.composition import Total, cost_of
 from masquerade_core.spent import Spent
 from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
@@ -30,6 +30,7 @@ from masquerade_host.run_files import (
     Content,
     half_named,
     holds_result,
+    is_confirmed,
     part_of,
     signed_files,
     text_of,
@@ -37,6 +38,7 @@ from masquerade_host.run_files import (
 from masquerade_host.seen import after_check
 from masquerade_host.session import Session
 from masquerade_host.signals import held
+from masquerade_host.state import private_folder
 from masquerade_host.transcript import TRANSCRIPT
 
 __all__ = [
@@ -126,7 +128,7 @@ class RunDirectory:
                 )
         try:
             self._made = not self.path.exists()
-            self.path.mkdir(parents=True, exist_ok=True)
+            private_folder(self.path)
         except OSError as error:
             raise BadInput(
                 f"the directory {self.path} cannot be made: {error.strerror}", "give another one with --out"
@@ -174,15 +176,16 @@ class RunDirectory:
             raise LocalProtocolError("a run directory without a session was asked for a transcript")
         beside = {name: record for name, record in ((APPROVAL, approval), (LEDGER, ledger)) if record is not None}
         files, run = signed_files(self._session, release, result, beside, self._started), self._session.run
-        if not (self._resumed and self._has_all(files, run)):
+        if not (self._resumed and self._has_all(files, run, confirmed=result["confirmed"])):
             self.write(files, run.hex())
 
-    def _has_all(self, files: Mapping[str, Content], run: bytes) -> bool:
+    def _has_all(self, files: Mapping[str, Content], run: bytes, *, confirmed: bool) -> bool:
         """Say whether an earlier process of this run has written everything; if not, remove what it left."""
         parts = {name: self.path / part_of(name, run.hex()) for name in files}
         paths = [self.path / name for name in files]
         finished = holds_result(self.path, run)
-        if finished and all(path.exists() and path.stat().st_size for path in paths):
+        same = finished and is_confirmed(self.path) == confirmed  # else it is confirmed only now
+        if same and all(path.exists() and path.stat().st_size for path in paths):
             _sync_directory(self.path)
             return True
         ours = finished or parts[RESULT].exists()
@@ -262,7 +265,7 @@ class RunDirectory:
             for number in itertools.count(1):
                 with contextlib.suppress(FileExistsError):
                     folder = self.path / f"{ATTEMPT}{number}"
-                    folder.mkdir()
+                    folder.mkdir(mode=0o700)
                     self._attempt = folder
                     _sync_directory(self.path)
                     break
@@ -282,7 +285,8 @@ class RunDirectory:
 
     def _account(self, session: Session, error: BaseException) -> None:
         """Report the privacy that was spent, and write it down."""
-        epsilon, delta = _spent(session)
+        costs = (cost_of(r.epsilon, r.delta, r.mu, r.slack) for r in session.releases)
+        epsilon, delta = sum(map(Total.of, costs), start=Total()).spent(session.study.privacy.delta)
         words = f"this party's share had already left: count epsilon = {epsilon:g}, delta = {delta:g} as spent"
         try:
             self._write({SPENT: _identity(session) | {"releases": _releases(session)}}, self._failed())
@@ -318,9 +322,10 @@ def summarize(
         "epsilon": study.privacy.epsilon,
         "delta": study.privacy.delta,
         "calibration": study.privacy.calibration,
-        **session.stats.to_json(from_join=session.me != CHARLIE),
+        **session.stats.to_json(of_party=session.me != CHARLIE),
         "releases": _releases(session),
         **evaluation_of(release),
+        "confirmed": session.unconfirmed is None,
         "metrics": dict(metrics),
         "statement": statement,
     }
@@ -334,14 +339,6 @@ def _identity(session: Session) -> dict[str, Any]:
         "protocol": session.study.study.protocol,
         "participant": session.me,
     }
-
-
-def _spent(session: Session) -> tuple[float, float]:
-    """Return the epsilon and delta of all releases together; those with Gaussian noise compose at the study's delta."""
-    costs = (cost_of(r.epsilon, r.delta, r.mu, r.slack) for r in session.releases)
-    total = sum(map(Total.of, costs), start=Total())
-    delta = up(session.study.privacy.delta, DELTA_UNITS) if total.mu2 else total.delta
-    return total.composed(delta), delta / DELTA_UNITS
 
 
 def _releases(session: Session) -> list[dict[str, Any]]:

@@ -4,9 +4,10 @@ In a small study the roster has everybody's hello. In a large one it has the roo
 further messages show each party those that it needs, with their paths (:mod:`masquerade_core.shown`).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from masquerade_core.crypto.boxes import SigningKey
+from masquerade_core.crypto.pair_keys import check_distinct, check_owned
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.shown import closes_with_all, coin_of, shown_to, shows_all
 from masquerade_core.study import CHARLIE, Study
@@ -14,9 +15,10 @@ from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.merkle import HASH_BYTES, is_under, path_to, root_of, tree_of
 from masquerade_core.words import counted
+from masquerade_host.seen import seen_in
 from masquerade_host.session_messages import MOST_AT_ONCE, Hello, Hellos, Roster
 
-__all__ = ["Shower", "Shown", "box_keys_of", "check_size"]
+__all__ = ["Keys", "Shower", "Shown", "box_keys_of", "check_size"]
 
 Keys = tuple[tuple[str, bytes], ...]
 
@@ -54,9 +56,10 @@ class Shower:
         self._tree = () if self._all else tree_of(self._hellos)
         self.root = b"" if self._all else self._tree[-1][0]
 
-    def roster(self, box_key: bytes, nonce: bytes) -> Roster:
-        """Return the roster, with Charlie's own key and nonce."""
-        return Roster(hellos=self._hellos if self._all else (), box_key=box_key, nonce=nonce, root=self.root)
+    def roster(self, box_key: bytes, nonce: bytes, proof: bytes, program: bytes) -> Roster:
+        """Return the roster, with Charlie's own key, nonce, proof that the key is his, and hash of his program."""
+        hellos = self._hellos if self._all else ()
+        return Roster(hellos=hellos, box_key=box_key, nonce=nonce, proof=proof, root=self.root, program=program)
 
     def shown(self, run: bytes, name: str) -> Iterator[Hellos]:
         """Yield the messages that show a party what the roster does not."""
@@ -143,8 +146,7 @@ class Shown:
         for i, name in enumerate(() if first else due):
             if not is_under(self.root, len(names), places[name], self._hellos[i], shown.paths[i]):
                 raise _no_root(name)
-        keys = tuple((name, read(name, hello)) for name, hello in zip(due, self._hellos, strict=True))
-        self._keys = (*keys, self._charlie)
+        self._keys = read.all(dict(zip(due, self._hellos, strict=True)), self._charlie)
         self._hellos.clear()
         self._read = None  # it knows as many parties as were shown, and is needed no more
 
@@ -163,18 +165,27 @@ class _Reader:
         wanted = set(due)
         signers = {party.name: party.key.sign for party in study.parties if party.name in wanted}
         self._endpoint = Endpoint(CHARLIE, study_id, signing, signers)
+        self._study_id, self._signers = study_id, signers
         self._me, self._own = own_hello
 
-    def __call__(self, name: str, signed: bytes) -> bytes:
-        """Return the public box key in a hello."""
+    def all(self, hellos: Mapping[str, bytes], charlie: tuple[str, bytes]) -> Keys:
+        """Return the public box keys in these hellos, and Charlie's."""
+        keys = (*((name, self._read(name, signed)) for name, signed in hellos.items()), charlie)
+        check_distinct(keys, hellos)
+        return keys
+
+    def _read(self, name: str, signed: bytes) -> bytes:
+        """Return the public box key in a hello, which its party proves to own."""
         try:
             frame = self._endpoint.open(name, signed, numbered=False)
-            box_key = decode(Hello, frame.body, name).box_key
+            hello = decode(Hello, frame.body, name)
         except ProtocolViolation as error:
             raise _bad_hello(name) from error
         if frame.kind != "hello" or frame.type != "" or (name == self._me and self._own and signed != self._own):
             raise _bad_hello(name)
-        return box_key
+        with seen_in(signed):
+            check_owned(hello, self._study_id, name, self._signers[name])
+        return hello.box_key
 
 
 def box_keys_of(
@@ -188,8 +199,11 @@ def box_keys_of(
     Raises
     ------
     ProtocolViolation
-        Charlie's fault: he signed a roster with a hello that he had to refuse, or with too few or too many.
+        Charlie's fault: he signed a roster with a hello that is not its party's, or with too few or too many; or he
+        does not own his key. Or the fault of a party that does not own the key that it announced. Or of one of two
+        that have one key.
     """
+    check_owned(roster, study_id, CHARLIE, study.curator.key.sign)
     if not shows_all(study):
         if roster.hellos or len(roster.root) != HASH_BYTES:
             raise ProtocolViolation(
@@ -204,8 +218,7 @@ def box_keys_of(
             peer=CHARLIE,
         )
     read = _Reader(study, study_id, signing, own_hello, study.names)
-    keys = tuple((name, read(name, signed)) for name, signed in zip(study.names, roster.hellos, strict=True))
-    return (*keys, (CHARLIE, roster.box_key))
+    return read.all(dict(zip(study.names, roster.hellos, strict=True)), (CHARLIE, roster.box_key))
 
 
 def _bad_hello(name: str) -> ProtocolViolation:

@@ -3,13 +3,13 @@
 import json
 import platform
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from masquerade_core import __version__
-from masquerade_core.study import Study
+from masquerade_core.study import CHARLIE, Study
 from masquerade_host.session import Session
 from masquerade_host.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed
 
@@ -23,6 +23,7 @@ __all__ = [
     "hash_of_release",
     "hash_of_statement",
     "holds_result",
+    "is_confirmed",
     "part_of",
     "signed_files",
     "text_of",
@@ -51,6 +52,18 @@ def holds_result(path: Path | str, run: bytes) -> bool:
     except (OSError, ValueError):  # half of a file is no JSON
         return False
     return bool(run) and isinstance(found, dict) and found.get("run_id") == run.hex()
+
+
+def is_confirmed(path: Path | str) -> bool:
+    """Say whether a directory holds the result of a run of which every party has confirmed that it was told the same.
+
+    A result of a run in memory, which nobody needs to confirm, counts as confirmed.
+    """
+    try:
+        found = json.loads((Path(path) / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("confirmed", True) is True
 
 
 def part_of(name: str, mark: str) -> str:
@@ -109,13 +122,17 @@ def signed_files(
     release : mapping
         The files that publish the result.
     result : mapping
-        The content of ``result.json``; it gets the versions, and when the process started and ended.
+        The content of ``result.json``; it gets the versions, and when the process started and ended. A party's starts
+        with the join: how long it was up before tells how long it trained.
     beside : mapping
         The files of this participant alone, such as the record of the approval.
     started : datetime
         When the process started, in UTC.
     """
-    times = {"started": _seconds(started), "ended": _seconds(datetime.now(UTC)), "versions": versions()}
+    ended = datetime.now(UTC)
+    if session.me != CHARLIE:
+        started = ended - timedelta(seconds=result["seconds"])
+    times = {"started": _seconds(started), "ended": _seconds(ended), "versions": versions()}
     contents = {STUDY: session.study.to_toml(), **beside, **release, RESULT: {**result, **times}}
     texts = {name: text_of(content) for name, content in contents.items()}
     noted = session.transcript
@@ -123,7 +140,9 @@ def signed_files(
         run=session.run,
         study=session.study.digest(),
         participant=session.me,
-        version=session.version,
+        version=__version__,
+        numbers=session.version,
+        program=session.program.digest,
         files={name: hashed(text.encode()) for name, text in texts.items()},
         release=hash_of_files({name: texts[name].encode() for name in release}),
         statement=hash_of_statement(result["statement"]),

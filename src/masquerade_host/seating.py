@@ -30,6 +30,7 @@ class SeatingSession(HoldingSession):
         self._hello = b""
         self._closed = b""
         self._shown: Shown | None = None
+        self._seated_at = 0.0
 
     def _take_seat(self, body: bytes) -> None:
         roster = decode(Roster, body, CHARLIE)
@@ -37,7 +38,8 @@ class SeatingSession(HoldingSession):
         run = run_id(self.study_id, body)
         self._endpoint.begin(run)
         self._coin = coin_of(run, roster.root)
-        self._last_came = self._progress = self._clock()
+        self._last_came = self._seated_at = self._clock()
+        self._wait.begin(self._last_came)
         if keys:
             self._begin_run(keys, body, run)
             return

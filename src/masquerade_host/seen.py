@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.errors import MasqueradeError, ProtocolViolation
+from masquerade_core.errors import ClaimRefuted, MasqueradeError, ProtocolViolation, StateCopied
 from masquerade_core.evidence import Findings, Kept
 from masquerade_core.grounds import Grounds
 from masquerade_core.study import CHARLIE, Study
@@ -30,12 +30,18 @@ def seen_in(data: bytes | None) -> Iterator[None]:
 
 
 def shown_for(error: MasqueradeError | None, frames: Sequence[bytes], judge: Judge) -> tuple[bytes, ...]:
-    """Return those of these frames that prove the fault of the error's ``peer`` to everybody; none where none do."""
-    if not isinstance(error, ProtocolViolation) or not error.peer:
+    """Return those of these frames that prove to everybody whom the error names; none where none do."""
+    named: tuple[str, ...] = ()
+    if isinstance(error, ProtocolViolation):
+        named = (error.peer,) if error.peer else error.suspects
+    elif isinstance(error, StateCopied):
+        named = error.copied
+    if not named:
         return ()
     for shown in (*((frame,) for frame in frames), tuple(frames)):
         fits = 0 < len(shown) <= MAX_SHOWN and sum(map(len, shown)) <= MAX_SHOWN_BYTES
-        if fits and judge.of(shown).culprit == error.peer:
+        found = judge.of(shown) if fits else None
+        if found is not None and named == (found.named or (found.copied,)):
             return shown
     return ()
 
@@ -91,7 +97,8 @@ def evidence_of(
     shown = [(signer, frame) for frame in seen_frames(error, last) if (signer := judge.signer_of(frame))]
     if not shown and not (kept.frames and getattr(error, "peer", "") in ("", CHARLIE)):
         return None
-    nobody = not any(getattr(error, part, ()) for part in ("accused", "suspects", "peer"))
+    nobody = not any(getattr(error, part, ()) for part in ("accused", "suspects", "peer", "copied"))
+    nobody &= not isinstance(error, ClaimRefuted)
     return kept.to_json(identity, sign, shown) | {"refused_sum": nobody}
 
 

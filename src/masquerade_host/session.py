@@ -13,14 +13,15 @@ from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
 from masquerade_core.evidence import Kept
+from masquerade_core.forecast import Forecast
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import bits_of
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
-from masquerade_core.words import listed
 from masquerade_host.awaited import Awaited
 from masquerade_host.debits import Debits
+from masquerade_host.dues import Allowance
 from masquerade_host.inbox import Inbox
 from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
@@ -28,11 +29,12 @@ from masquerade_host.lane import Lane
 from masquerade_host.links import Link
 from masquerade_host.named_messages import Abort, beats_every, pack_bits
 from masquerade_host.news import News
+from masquerade_host.program import Program
 from masquerade_host.seen import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.session_messages import DIGEST_BYTES
 from masquerade_host.stats import JOINING, Observer, Stats
 from masquerade_host.transcript import Recorder, Transcript
-from masquerade_host.verdicts import abort_of, violation_in
+from masquerade_host.verdicts import abort_of, unanswered, violation_in
 
 __all__ = ["Session"]
 
@@ -50,12 +52,17 @@ class Session(Journaling):
     study : Study
     keys : Keys
     version : str
-        The program's version; participants of another version cannot take part.
+        The numbers of the wire and of the protocol's meaning, as its entry has them. Participants with other numbers
+        cannot take part.
     observe : Observer
     clock : callable
         Seconds, monotonic.
     debits : Debits, optional
         Where the cost of a release is written down before the release leaves; by default nowhere.
+    forecast : Forecast, optional
+        Of the study's protocol; by default no work is allowed for beside the deadline.
+    program : Program, optional
+        This participant's; by default one without files, for tests.
 
     Attributes
     ----------
@@ -69,6 +76,10 @@ class Session(Journaling):
         The public classifiers that the role reported, each with its round.
     over : bool
         Every role has returned, and the run cannot fail any more; only acknowledgements are awaited.
+    parted : bool
+        The others were told that this participant, which was started again, cannot go on.
+    unconfirmed : DeadlinePassed or None
+        Why nobody has confirmed the result of this party's role, once it keeps that all the same.
     kept : Kept
         The signed messages of the last secure sum.
     transcript : Recorder
@@ -86,8 +97,11 @@ class Session(Journaling):
         observe: Observer,
         clock: Callable[[], float],
         debits: Debits | None = None,
+        program: Program | None = None,
+        forecast: Forecast | None = None,
     ) -> None:
         super().__init__(debits)
+        self.program = program or Program()
         self.me = me
         self.study = study
         self.names = study.names
@@ -95,12 +109,14 @@ class Session(Journaling):
         self.version = version
         self.study_id = self.run = study.study_id(version)
         self.deadline = study.study.deadline_seconds
-        self.patience = self.deadline  # of the role; a party's is longer, so that Charlie, who knows more, speaks first
+        self.allowance = Allowance(self.deadline, forecast or Forecast(), study.study.slot_seconds or 0.0)
         self.beat_every = beats_every(study.K, self.deadline)
         self.stats = Stats(clock, observe)
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self.over = False
+        self.unconfirmed: DeadlinePassed | None = None
+        self.parted = False
         self.kept = Kept()
         self.transcript = Recorder(me, study.names)
         self.release = bytes(DIGEST_BYTES)
@@ -114,8 +130,8 @@ class Session(Journaling):
         self._inbox = Inbox(me)
         self._awaited = Awaited(self._inbox)
         self._last_came = 0.0  # when the last of the frames came that the role has taken
-        self._progress = clock()
-        self._asked = 0.0
+        self._wait = self.allowance.wait(self.allowance.frame)
+        self._moves = 0  # Charlie's: how often somebody's clock has started
         self._stepped = clock()
         self._next_beat = 0.0
 
@@ -150,6 +166,7 @@ class Session(Journaling):
                 self._reply(None)
             case Send():
                 due, self._due = self._due, []
+                self.stats.encrypted(effect.ciphertexts * len(effect.to))
                 self._send(effect, due)
                 self._reply(None)
             case Join():
@@ -159,7 +176,7 @@ class Session(Journaling):
                 self._next_beat = self._clock()
                 self._join(effect)
             case Receive():
-                self._progress = self._asked = self._clock()
+                self._wait.begin(self._clock())
                 self._awaited.begin(effect)
                 self._look()
             case _:
@@ -183,6 +200,7 @@ class Session(Journaling):
     def _begin_run(self, keys: tuple[tuple[str, bytes], ...], roster: bytes, run: bytes, root: bytes = b"") -> None:
         """Answer the role's Join: the roster is known, and so is the run's id; ``root`` as in :class:`Join`."""
         self.run, self.kept.roster = run, roster
+        self.steps.note("run", data=run)
         self._commit()  # the ledger counts an attempt now, and after a restart it must be this one
         self._observe("joined", parties=self.study.K)
         self._reply((keys, run, root) if root else (keys, run))
@@ -221,7 +239,8 @@ class Session(Journaling):
     def _beat_for(self, lane: Lane, waits_for: bytes = b"") -> bytes:
         """Return the body of a beat, which acknowledges what is safe here; ``waits_for`` is given where many leave."""
         self._commit()
-        return pack_bits(waits_for or bits_of(self.missing(), self.everybody), lane.say(), lane.connection)
+        bits = waits_for or bits_of(self.missing(), self.everybody)
+        return pack_bits(bits, lane.say(), lane.connection, self._moves)
 
     @abstractmethod
     def _shift(self, seconds: float) -> None:
@@ -234,6 +253,22 @@ class Session(Journaling):
     def hear_verdict(self) -> MasqueradeError | None:
         """Return what Charlie says about the end that this participant has just reported, for he may know more."""
         return None
+
+    @abstractmethod
+    def part(self, run: bytes, abort: Abort) -> bool:
+        """After a restart that cannot go on, tell the others that the run is over, as far as they can be reached now.
+
+        Parameters
+        ----------
+        run : bytes
+            The run's id. Nothing else of the run is needed.
+        abort : Abort
+
+        Returns
+        -------
+        bool
+            Whether everybody is told. If not, call it again a moment later.
+        """
 
     @abstractmethod
     def say_abort(self, abort: Abort) -> None:
@@ -249,8 +284,7 @@ class Session(Journaling):
         """
         now = self._clock()
         if (pause := now - self._stepped) > min(_PAUSE, self.beat_every):
-            self._progress += pause
-            self._asked += pause
+            self._wait.shift(pause)
             self._shift(pause)
         self._take(now)
         if self.closed:
@@ -258,12 +292,12 @@ class Session(Journaling):
             return
         self._look()
         self._tick(now)
-        self._check_progress(now)
+        self._check_dues(now)
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
             self._beat()
             missing = self.missing()
-            self._news.traffic(self.stats, missing, now - self._progress if missing else 0.0)
+            self._news.traffic(self.stats, missing, now - self._wait.moved if missing else 0.0)
         elif self._owing:
             owing, self._owing = self._owing, {}
             self._beat(owing)
@@ -279,7 +313,7 @@ class Session(Journaling):
         self._last.came[frame.source] = frame.data
         self._inbox.put(frame, self._clock())
         if self._awaited.came(frame):
-            self._progress = self._clock()
+            self._wait.sign(self._clock())
 
     def _look(self) -> None:
         """Answer a pending Receive if everything is there, or its time is over; check that each message is due."""
@@ -299,7 +333,7 @@ class Session(Journaling):
         """Say whether the role goes on with what is there."""
         if wanted.within is None:
             return False
-        return self.steps.decide("patience", now=self._clock() - self._asked > wanted.within)
+        return self.steps.decide("patience", now=self._clock() - self._wait.began > wanted.within)
 
     def _check_due(self, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
@@ -315,18 +349,24 @@ class Session(Journaling):
         """Return whom the role waits for at this moment."""
         return self._awaited.in_order()
 
-    def _check_progress(self, now: float) -> None:
-        if now - self._progress > self.patience and (missing := self.missing()):
-            raise self._late(missing)
+    @abstractmethod
+    def _check_dues(self, now: float) -> None:
+        """End the run, or go on without a party, where a frame is out of time."""
 
-    def _late(self, missing: tuple[str, ...]) -> DeadlinePassed:
-        return DeadlinePassed(
-            f"{self.me} waited {self.patience:g} seconds for {listed(missing)} and heard nothing",
-            "see whether they still run; the study's deadline_seconds says how long each participant waits",
-            waited_for=missing,
-        )
+    def _late(self, late: tuple[str, ...]) -> DeadlinePassed:
+        """Return the error for those whose frame is out of time; nobody is named where nobody can be told."""
+        hint = "see whether they still run; the study's deadline_seconds says how long each participant waits"
+        return DeadlinePassed(f"{self.me} waited in vain: {unanswered(late)}", hint, waited_for=late)
+
+    def keeps(self, error: MasqueradeError) -> bool:
+        """Say whether the role's result is kept, not confirmed, though the session ends with this error."""
+        del error
+        return False
+
+    def last_word(self, error: MasqueradeError | None) -> Abort:
+        """Return what the others are told at an end; ``None`` is for a bug here, or for a user who stops the run."""
+        return abort_of(error, self.me, self.names, shown_for(error, seen_frames(error, self._last), self.judge))
 
     def abort(self, error: MasqueradeError | None) -> None:
-        """Tell the others why the run is over; ``None`` stands for a bug here, or for a user who stops the run."""
-        shown = shown_for(error, seen_frames(error, self._last), self.judge)
-        self.say_abort(abort_of(error, self.me, self.names, shown))
+        """Tell the others why the run is over."""
+        self.say_abort(self.last_word(error))

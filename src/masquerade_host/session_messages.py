@@ -22,14 +22,15 @@ import hashlib
 import re
 from typing import Annotated, Literal, Self
 
-from nacl.bindings import crypto_scalarmult
-from nacl.exceptions import CryptoError
 from pydantic import AfterValidator, Field, model_validator
 
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES
+from masquerade_core.crypto.pair_keys import image_of
 from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_core.wire.merkle import HASH_BYTES, LONGEST_PATH
 from masquerade_core.wire.messages import Message
+from masquerade_host.program import PROGRAM_BYTES
 
 __all__ = [
     "DIGEST_BYTES",
@@ -51,17 +52,16 @@ DIGEST_BYTES = 32
 _Signed = Annotated[bytes, Field(max_length=1024)]
 
 
-def _contributory(key: bytes) -> bytes:
-    """Refuse the few points of small order: with them every secret key would give the same shared key."""
-    try:
-        crypto_scalarmult(b"\x40" * 32, key)
-    except (CryptoError, RuntimeError) as error:
-        raise ValueError("is not a usable box key") from error
+def _box_key(key: bytes) -> bytes:
+    """Refuse what is no box key: with a point of small order every secret key would give the same shared key."""
+    image_of(key)
     return key
 
 
-BoxKeyBytes = Annotated[bytes, Field(min_length=32, max_length=32), AfterValidator(_contributory)]
+BoxKeyBytes = Annotated[bytes, Field(min_length=32, max_length=32), AfterValidator(_box_key)]
+Proof = Annotated[bytes, Field(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 Nonce = Annotated[bytes, Field(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+ProgramHash = Annotated[bytes, Field(min_length=PROGRAM_BYTES, max_length=PROGRAM_BYTES)]
 RefusalReason = Literal["differs", "broken", "begun"]
 Version = Annotated[str, Field(pattern=r"\A[0-9A-Za-z.+-]{1,32}\z")]
 _FIELD_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,256}")
@@ -71,14 +71,26 @@ _MAX_NAMES = 2**21  # bytes; names and hashes together fit into one frame
 
 
 class Hello(Message):
-    """From a party to Charlie: the version of its program, its public box key for this run, and a fresh nonce.
+    """From a party to Charlie: its version, its public box key for this run, and a fresh nonce.
+
+    A version is the numbers of the wire and of the protocol's meaning. The program is a hash of its files
+    (:mod:`masquerade_host.program`), which nobody checks.
 
     The frame around it bears the party's signature and the study id that the party computed from its own study.
+
+    Attributes
+    ----------
+    version : str
+    box_key, nonce : bytes
+    proof : bytes
+        Shows that the party owns the box key (:func:`~masquerade_core.crypto.pair_keys.proves_ownership`).
     """
 
     version: Version
     box_key: BoxKeyBytes
     nonce: Nonce
+    proof: Proof
+    program: ProgramHash = bytes(PROGRAM_BYTES)
 
 
 class Fields(Message):
@@ -150,7 +162,8 @@ class Refusal(Fields):
 class Roster(Message):
     """From Charlie to every party: each party's hello as it signed it, in roster order, and his own box key and nonce.
 
-    The run's id is a hash of this message (:func:`~masquerade_core.wire.frames.run_id`).
+    The run's id is a hash of this message (:func:`~masquerade_core.wire.frames.run_id`). ``proof`` shows that he owns
+    the box key, as in a :class:`Hello`.
 
     Attributes
     ----------
@@ -158,12 +171,16 @@ class Roster(Message):
         Empty where not everybody is shown all of them (:mod:`masquerade_core.shown`).
     root : bytes
         Then the root of the Merkle tree over all hellos; otherwise empty.
+    program : bytes
+        The hash of Charlie's program, as in :class:`Hello`.
     """
 
     hellos: Annotated[tuple[_Signed, ...], Field(max_length=MOST_AT_ONCE)]
     box_key: BoxKeyBytes
     nonce: Nonce
+    proof: Proof
     root: Annotated[bytes, Field(max_length=HASH_BYTES)] = b""
+    program: ProgramHash = bytes(PROGRAM_BYTES)
 
 
 class Hellos(Message):

@@ -80,7 +80,7 @@ class Turn(Enum):
     BEAT = "beat"
     STANDING = "standing"  # a party that was started again asks where the others stand, or is answered
     CLOSED = "closed"
-    LEAVE = "abort (left)"  # a party's abort with the reason "left", which before the roster ends no run
+    LEAVE = "abort (left)"  # a party's abort that says that it stops, which before the roster ends no run
     ABORT = "abort"
 
     @property

@@ -24,7 +24,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from masquerade_core.errors import ProtocolViolation, RunFailed
+from masquerade_core.errors import ProtocolViolation, RunFailed, StateCopied
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import NONCE_BYTES, Endpoint
@@ -165,16 +165,17 @@ class Held:
 
         Raises
         ------
-        RunFailed
+        StateCopied
             Another party has received more than that.
         """
         if ahead := tuple(name for name, (count, _) in self._said.items() if count > taken):
             most = max(count for count, _ in self._said.values())
-            raise RunFailed(
-                f"this machine's state was rolled back: {listed(ahead)} signed for {counted(most, 'broadcast')} of "
-                f"{CHARLIE}, and {self.me} would now send what it sent after broadcast {taken}",
+            raise StateCopied(
+                f"this machine's state was rolled back, or is a copy: {listed(ahead)} signed for "
+                f"{counted(most, 'broadcast')} of {CHARLIE}, and {self.me} would now send what followed number {taken}",
                 "nothing was sent a second time; this attempt is over. If a backup was restored here, then the ledger "
                 "of the budget may be too old as well: compare it with the reports of the other parties",
+                copied=(self.me,),
             )
 
 

@@ -7,11 +7,14 @@ machine has one such folder for all its studies, so a budget cannot be spent twi
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from masquerade_core.errors import BadInput
-from masquerade_core.study import Study
 
-__all__ = ["StateFolder", "state_folder"]
+if TYPE_CHECKING:  # a command that reads a key needs no study
+    from masquerade_core.study import Study
+
+__all__ = ["StateFolder", "private_folder", "state_folder"]
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,16 @@ class StateFolder:
         """The site's rules, ``policy.toml``, which a person writes."""
         return self.root / "policy.toml"
 
-    def approval(self, study: Study, me: str) -> Path:
-        """Return the record of a person's yes to taking part in this study as participant ``me``."""
-        return self.root / "approvals" / f"{study.digest().hex()}-{me}.json"
+    @property
+    def approvals(self) -> Path:
+        """The folder of the records of people's yes."""
+        return self.root / "approvals"
 
-    def run(self, study: Study, me: str) -> Path:
+    def approval(self, study: "Study", me: str) -> Path:
+        """Return the record of a person's yes to taking part in this study as participant ``me``."""
+        return self.approvals / f"{study.digest().hex()}-{me}.json"
+
+    def run(self, study: "Study", me: str) -> Path:
         """Return the folder of participant ``me`` for what a run of this study needs after a restart."""
         return self.root / "runs" / f"{study.digest().hex()}-{me}"
 
@@ -58,7 +66,7 @@ class StateFolder:
             It cannot be made, or nothing can be written there.
         """
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self.root)
         except OSError as error:
             raise BadInput(
                 f"the state folder {self.root} cannot be made: {error.strerror}", "give another one with --state"
@@ -66,6 +74,23 @@ class StateFolder:
         if not self.root.is_dir() or not os.access(self.root, os.W_OK | os.X_OK):
             raise BadInput(f"nothing can be written into the state folder {self.root}", "give another with --state")
         return self
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder if it is not there, with those above it: each new one is for its owner alone, whatever the umask.
+
+    Raises
+    ------
+    OSError
+        It cannot be made, or something else has the name.
+    """
+    for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:  # somebody has just made it, or it is a link to nothing, which the last line refuses
+            continue
+        folder.chmod(0o700)  # a umask may have taken the owner's own rights
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def state_folder(option: Path | str | None = None) -> StateFolder:

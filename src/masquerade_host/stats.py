@@ -1,5 +1,6 @@
 """The cost of a run: seconds, messages and bytes, stage by stage."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import dropwhile
@@ -34,12 +35,16 @@ class Relayed:
 
 @dataclass
 class StageCost:
-    """The cost of one stage. Frames in both directions count as messages and bytes; beats do not."""
+    """The cost of one stage. Frames in both directions count as messages and bytes; beats do not.
+
+    ``ciphertexts`` counts those that this participant's role sent, once for each recipient.
+    """
 
     name: str
     seconds: float = 0.0
     messages: int = 0
     bytes: int = 0
+    ciphertexts: int = 0
 
 
 class Stats:
@@ -89,6 +94,11 @@ class Stats:
         self.stages[-1].messages += 1
         self.stages[-1].bytes += size
 
+    def encrypted(self, ciphertexts: int) -> None:
+        """Count ciphertexts that the role sends."""
+        if ciphertexts:
+            self.stages[-1].ciphertexts += ciphertexts
+
     @property
     def messages(self) -> int:
         """The number of frames so far."""
@@ -99,21 +109,24 @@ class Stats:
         """The number of bytes so far."""
         return sum(s.bytes for s in self.stages)
 
-    def to_json(self, *, from_join: bool = False) -> dict[str, Any]:
+    def to_json(self, *, of_party: bool = False) -> dict[str, Any]:
         """Return the cost part of ``result.json``.
 
         Parameters
         ----------
-        from_join : bool
-            Leave out what was before the role joined: the time that a party trains shows how many records it has.
+        of_party : bool
+            A party's times show how many records it has. So its stages have none, what was before the role joined is
+            left out, and the whole seconds from then on, rounded up, are those that everybody takes.
         """
-        stages, seconds = self.stages, self.seconds
-        if from_join:
-            stages = list(dropwhile(lambda stage: stage.name != JOINING, stages))
-            seconds = sum(stage.seconds for stage in stages)
+        stages, seconds = [asdict(s) | {"seconds": round(s.seconds, 3)} for s in self.stages], round(self.seconds, 3)
+        if of_party:
+            joined = list(dropwhile(lambda stage: stage["name"] != JOINING, stages))
+            seconds = float(math.ceil(sum(stage.pop("seconds") for stage in joined)))
+            stages = joined
         return {
-            "seconds": round(seconds, 3),
-            "stages": [asdict(s) | {"seconds": round(s.seconds, 3)} for s in stages],
+            "seconds": seconds,
+            "stages": stages,
             "messages": self.messages,
             "bytes": self.bytes,
+            "ciphertexts": sum(stage.ciphertexts for stage in self.stages),
         }

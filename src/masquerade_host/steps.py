@@ -1,13 +1,15 @@
 """The steps: a session writes down through it what happens, and after a restart it checks that the same happens.
 
 While a session lives, :meth:`Steps.note` adds a row to the journal. After a restart the journal already has rows.
-Then the same calls compare what happens with the next row and add nothing. So a program that has changed meanwhile is
-found out before it sends anything. :mod:`masquerade_host.resuming` feeds the inputs among the rows to the session.
+Then the same calls compare what happens with the next row and add nothing. So a process that would go on in another way
+is found out before it sends anything. :mod:`masquerade_host.resuming` feeds the inputs among the rows to the session.
 
 These kinds of rows exist:
 
 =============  ========================================================================================================
-``begun``      the program and the records with which the attempt began
+``program``    the program with which the attempt began
+``begun``      a hash of the records with which it began
+``run``        the run's id, once it is known
 ``once``       a number that the role drew, or the result of its arithmetic
 ``hello``      a party's hello that stands in Charlie's roster
 ``received``   a numbered frame that was accepted
@@ -21,8 +23,9 @@ These kinds of rows exist:
 import hashlib
 from collections.abc import Iterator
 
-from masquerade_core.errors import LocalProtocolError, MasqueradeError
+from masquerade_core.errors import LocalProtocolError, MasqueradeError, RefusedLocally
 from masquerade_host.journal import Entry, Journal, NoJournal
+from masquerade_host.program import Program
 
 __all__ = ["Steps", "digest_of"]
 
@@ -71,6 +74,41 @@ class Steps:
             raise self.changed(f"{kind} {label}".strip())
         self._advance()
 
+    def begin(self, program: Program, records: bytes) -> None:
+        """Write down with what the attempt begins; after a restart, check that it is what it began with.
+
+        Parameters
+        ----------
+        program : Program
+        records : bytes
+            A hash of this participant's records.
+
+        Raises
+        ------
+        ProgramChanged
+            The program is another one.
+        RefusedLocally
+            The records are others.
+        """
+        if self._due is None:
+            self.note("program", data=program.packed())
+            self.note("begun", data=records)
+            return
+        program.check_same(Program.unpacked(self._take("program")))
+        if self._take("begun") != records:
+            raise RefusedLocally(
+                "these records are not those with which the run began on this machine",
+                "nothing more was sent, and this attempt is over; a new one needs its records unchanged until its end",
+            )
+
+    def _take(self, kind: str) -> bytes:
+        """Return what the row that is due holds, which is of this kind."""
+        if self._due is None or self._due.kind != kind:
+            raise self.changed(kind)
+        data = self._due.data
+        self._advance()
+        return data
+
     def drawn(self, label: str) -> bytes | None:
         """Return what was drawn under this label, in a replay; ``None`` when it is to be drawn now.
 
@@ -103,8 +141,10 @@ class Steps:
         """Return the error for a replay that does not do what was done then."""
         due = "the end of the run so far" if self._due is None else f"{self._due.kind} {self._due.label}".strip()
         return LocalProtocolError(
-            f"this program or its records changed since the run began: step {self.passed} is now {what}, and was {due}",
-            "this attempt is over; a new one needs the program and the records unchanged until its end",
+            f"what this process does now is not what it did before it was started again: step {self.passed} is now "
+            f"{what}, and was {due}",
+            "this attempt is over; start the next one and its restarts with the same options. If they were the same, "
+            "this is a bug",
         )
 
     def commit(self) -> None:

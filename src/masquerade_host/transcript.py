@@ -31,7 +31,7 @@ from masquerade_core.wire.messages import PARTIES
 __all__ = ["TRANSCRIPT", "Entry", "Recorder", "Transcript", "chained", "hash_of_files", "hashed", "read_transcript"]
 
 TRANSCRIPT = "transcript.json"
-_KIND = "masquerade transcript 1"
+_KIND = "masquerade transcript 2"
 _BYTES = 32
 _START = bytes(_BYTES)
 _NOTED = frozenset({"roster", "hellos", "message", "sealed", "closed"})
@@ -208,7 +208,11 @@ class Transcript:
     run, study : bytes
         The run id and the study's digest.
     participant, version : str
-        Whose transcript it is, and the program's version there.
+        Whose transcript it is, and the program's release there.
+    numbers : str
+        Those of the wire and of the protocol's meaning, which the run id holds.
+    program : bytes
+        The hash of the participant's program (:mod:`masquerade_host.program`), by its own word.
     files : mapping of str to bytes
         The hashes of all other files that the run wrote to the folder.
     release, statement : bytes
@@ -226,6 +230,8 @@ class Transcript:
     study: bytes
     participant: str
     version: str
+    numbers: str
+    program: bytes
     files: Mapping[str, bytes]
     release: bytes
     statement: bytes
@@ -251,6 +257,8 @@ class Transcript:
             "study": self.study.hex(),
             "participant": self.participant,
             "version": self.version,
+            "numbers": self.numbers,
+            "program": self.program.hex(),
             "files": {name: self.files[name].hex() for name in sorted(self.files)},
             "release": self.release.hex(),
             "statement": self.statement.hex(),
@@ -290,6 +298,8 @@ def read_transcript(text: str, name: str) -> Transcript:
             study=bytes.fromhex(data["study"]),
             participant=str(data["participant"]),
             version=str(data["version"]),
+            numbers=str(data["numbers"]),
+            program=bytes.fromhex(data["program"]),
             files={str(file): bytes.fromhex(digest) for file, digest in data["files"].items()},
             release=bytes.fromhex(data["release"]),
             statement=bytes.fromhex(data["statement"]),

@@ -4,21 +4,22 @@ A *folder* is what one participant keeps of a run: the study, the result, and a 
 (:mod:`masquerade_host.transcript`). The keys that check all signatures stand in the study.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from masquerade_core.bounded import MOST_OF_A_RUN, json_of, read_bytes
 from masquerade_core.crypto.boxes import verify
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.shown import closes_with_all
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import listed
 from masquerade_host.closing import Told
-from masquerade_host.kept_frames import last_words
+from masquerade_host.kept_frames import checked_roster, last_words, programs_said
 from masquerade_host.run_files import APPROVAL, LEDGER, RESULT, STUDY, hash_of_statement
+from masquerade_host.session_messages import Closed
 from masquerade_host.transcript import TRANSCRIPT, Entry, Transcript, hash_of_files, hashed, read_transcript
 
 __all__ = ["Contradiction", "Folder", "check_together", "contradictions", "read_folder"]
@@ -44,6 +45,12 @@ class Folder:
     took_part : tuple of str
         The parties that closed the run, each by its signature; in a study with many parties, those of them whose
         signatures the owner was shown.
+    programs : mapping of str to bytes
+        The hash of each participant's program, by its own signed word. Nobody can check it.
+    said : mapping of str to Closed
+        What each of ``took_part`` signed when it closed the run.
+    told : bytes
+        The hash of all that Charlie broadcast, by the transcript.
     """
 
     path: Path
@@ -52,6 +59,14 @@ class Folder:
     result: Mapping[str, Any]
     problems: list[str] = field(default_factory=list)
     took_part: tuple[str, ...] = ()
+    programs: Mapping[str, bytes] = field(default_factory=dict)
+    said: Mapping[str, Closed] = field(default_factory=dict)
+    told: bytes = b""
+
+    @property
+    def ended(self) -> bool:
+        """Whether Charlie's last frame is here; else other folders must confirm the result."""
+        return bool(self.transcript.closing)
 
     @property
     def owner(self) -> str:
@@ -82,8 +97,8 @@ def read_folder(path: Path, statement: Statement | None = None) -> Folder:
     transcript = read_transcript(texts[TRANSCRIPT].decode("utf-8", "replace"), str(path / TRANSCRIPT))
     study = Study.parse(texts[STUDY].decode("utf-8", "replace"), str(path / STUDY), in_memory=True)
     try:
-        result = json.loads(texts[RESULT])
-    except (ValueError, RecursionError):
+        result = json_of(texts[RESULT].decode("utf-8", "replace"), path / RESULT, "")
+    except BadInput:
         result = None
     folder = Folder(path, transcript, study, result if isinstance(result, dict) else {})
     _check_signature(folder)
@@ -94,12 +109,7 @@ def read_folder(path: Path, statement: Statement | None = None) -> Folder:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(
-            f"{path} cannot be read: {error.strerror}", "give the folder that a finished run wrote, with all its files"
-        ) from error
+    return read_bytes(path, MOST_OF_A_RUN, "file", "give the folder that a finished run wrote, with all its files")
 
 
 def _check_signature(folder: Folder) -> None:
@@ -119,8 +129,8 @@ def _check_files(folder: Folder) -> None:
             folder.problems.append(f"the transcript names a file {name!r} outside of the folder")
             continue
         try:
-            contents[name] = (folder.path / name).read_bytes()
-        except (OSError, ValueError):
+            contents[name] = _read(folder.path / name)
+        except BadInput:
             folder.problems.append(f"{name} is missing, or cannot be read")
             continue
         folder.expect(hashed(contents[name]) == digest, f"{name} was changed after {folder.owner} signed its hash")
@@ -147,18 +157,24 @@ def _check_result(folder: Folder, statement: Statement | None) -> None:
 def _check_frames(folder: Folder) -> None:
     """Check the two frames that everybody has, and that the chain of hashes agrees with them."""
     transcript, study = folder.transcript, folder.study
-    try:
-        said = last_words(transcript, study)
-    except ProtocolViolation as error:
-        folder.problems.append(error.message)
-        return
-    folder.took_part = tuple(said)
     told = Told()
     for entry in transcript.entries:
         if entry.broadcast and entry.kind != "closed":
             told.add_hash(entry.frame)
+    folder.told = told.digest()
+    agrees = folder.result.get("confirmed", True) is folder.ended
+    folder.expect(agrees, f"{RESULT} and the transcript differ in whether Charlie's last frame came")
+    try:
+        checked_roster(transcript, study)
+        said = last_words(transcript, study) if folder.ended else {}
+    except ProtocolViolation as error:
+        folder.problems.append(error.message)
+        return
+    folder.took_part, folder.said, folder.programs = tuple(said), said, programs_said(transcript, study)
+    own = folder.programs.get(folder.owner)
+    folder.expect(own == transcript.program, f"{folder.owner} said another program in the run than in its transcript")
     for name, closed in said.items():
-        heard = closed.digest == told.digest()
+        heard = closed.digest == folder.told
         folder.expect(heard, f"{name} signed other broadcasts of {CHARLIE} than this transcript has")
         published = closed.release == transcript.release
         folder.expect(published, f"{name} signed another result than this folder holds")
@@ -167,11 +183,11 @@ def _check_frames(folder: Folder) -> None:
 
 def _check_chain(folder: Folder) -> None:
     entries, me = folder.transcript.entries, folder.owner
-    ends = [(entry.kind, entry.source, entry.frame) for entry in (*entries[:1], *entries[-1:])]
-    due = [
-        ("roster", CHARLIE, hashed(folder.transcript.roster)),
-        ("closed", CHARLIE, hashed(folder.transcript.closing)),
-    ]
+    outer = (*entries[:1], *(entries[-1:] if folder.ended else ()))
+    ends = [(entry.kind, entry.source, entry.frame) for entry in outer]
+    due = [("roster", CHARLIE, hashed(folder.transcript.roster))]
+    if folder.ended:
+        due.append(("closed", CHARLIE, hashed(folder.transcript.closing)))
     folder.expect(ends == due, "the chain does not begin with the roster and end with the last frame")
     own = all(
         (e.direction == "sent") == (e.source == me) or (me == CHARLIE and e.kind == "sealed" and e.source != me)
@@ -192,6 +208,19 @@ def _boxes(entries: tuple[Entry, ...], direction: str) -> dict[tuple[str, str], 
         for to, box in entry.boxes if entry.direction == direction else ():
             boxes.setdefault((entry.source, to), []).append((entry.type, box))
     return boxes
+
+
+def unconfirmed(folders: list[Folder]) -> tuple[str, ...]:
+    """Return whose folder has no last frame of Charlie's, and is confirmed by none of the others.
+
+    A folder that has one confirms that of a party whose signed last word in it fits that party's transcript. Where the
+    folders of all parties are there, and do not contradict each other, their signed transcripts say the same together.
+    """
+    open_ends = [folder for folder in folders if not folder.ended]
+    said = {(name, closed.digest, closed.release) for folder in folders for name, closed in folder.said.items()}
+    if {folder.owner for folder in folders} >= set(folders[0].study.names) and not contradictions(folders):
+        return ()
+    return tuple(f.owner for f in open_ends if (f.owner, f.told, f.transcript.release) not in said)
 
 
 @dataclass(frozen=True)
@@ -249,12 +278,13 @@ def _repeated(owners: list[str]) -> tuple[str, ...]:
 def _differences(one: Folder, other: Folder) -> list[str]:
     """Return the sentences that say where two participants' folders differ."""
     a, b = one.transcript, other.transcript
+    comparable = closes_with_all(one.study) and one.ended and other.ended
     found = []
     for what, mine, theirs in (
         ("studies", a.study, b.study),
-        ("versions of the program", a.version, b.version),
+        ("numbers of wire and protocol", a.numbers, b.numbers),
         ("rosters", a.roster, b.roster),
-        ("last frames", *((a.closing, b.closing) if closes_with_all(one.study) else (b"", b""))),
+        ("last frames", *((a.closing, b.closing) if comparable else (b"", b""))),
         ("results", a.release, b.release),
         ("privacy statements", a.statement, b.statement),
     ):
@@ -268,7 +298,7 @@ def _differences(one: Folder, other: Folder) -> list[str]:
         sent = _boxes(source.transcript.entries, "sent").get(key, [])
         received = _boxes(to.transcript.entries, "received").get(key, [])
         found += _compared(sent, received, f"the sealed messages of {source.owner} to {to.owner}")
-    if _hashes(one, lambda e: e.broadcast) != _hashes(other, lambda e: e.broadcast):
+    if one.told != other.told:
         found.append(f"{one.owner} and {other.owner} were sent different broadcasts")
     return found
 
@@ -276,7 +306,11 @@ def _differences(one: Folder, other: Folder) -> list[str]:
 def _between_party_and_charlie(party: Folder, curator: Folder) -> list[str]:
     me = party.owner
     to_charlie = _hashes(party, lambda e: e.direction == "sent"), _hashes(curator, lambda e: _is_from(e, me))
-    to_party = _hashes(curator, lambda e: _is_to(e, me)), _hashes(party, lambda e: e.direction == "received")
+    ended = party.ended  # else Charlie's last frame is still under way
+    to_party = (
+        _hashes(curator, lambda e: _is_to(e, me) and (ended or e.kind != "closed")),
+        _hashes(party, lambda e: e.direction == "received"),
+    )
     return [
         *_compared(*to_charlie, f"the frames of {me} to {CHARLIE}"),
         *_compared(*to_party, f"the frames of {CHARLIE} to {me}"),

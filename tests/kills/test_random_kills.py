@@ -28,7 +28,7 @@ RUNS, FIRST = int(os.environ.get("KILL_RUNS", "4")), int(os.environ.get("KILL_SE
 KILLS, ROUNDS = 15, 300
 _DEADLINE = 240.0  # seconds: a party that is killed again and again on a busy machine is silent for long
 
-_DESCENT = {
+DESCENT = {
     'lead = "p1"\n': "",
     "key_bits = 2048\n": "",
     'sum = "paillier"': 'sum = "masks"',
@@ -49,7 +49,7 @@ def _is_over(machines: Machines, name: str) -> bool:
 
 def _kill_and_restart(machines: Machines, draw: np.random.Generator, kills: int) -> list[str]:
     """Run one study, kill up to so many times, and check how it ended; return who was killed."""
-    machines.write_study(changes=_DESCENT)
+    machines.write_study(changes=DESCENT)
     running = machines.start_all()
     running["p1"].wait_for("joined")
     fired: list[str] = []

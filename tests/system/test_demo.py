@@ -49,11 +49,33 @@ def test_json_has_the_fields_of_a_result(three: tuple[Path, dict[str, Any]]) -> 
     assert {s["name"] for s in data["stages"]} >= {
         "keys", "stage 1: smallest data set", "stage 2: noise", "stage 3: shares",
     }  # fmt: skip
+    assert _sent(data) == {"stage 1: smallest data set": 3, "stage 2: noise": 9}
+    assert data["demo"]["ciphertexts"] == 3 + 3 + 9 + 2 + 1
     assert sum(s["messages"] for s in data["stages"]) == data["messages"] > 0
     assert sum(s["bytes"] for s in data["stages"]) == data["bytes"] > 0
     assert all(set(row) >= STATEMENT_FIELDS for row in data["statement"])
     on_disk = json.loads((folder / "run" / "charlie" / "result.json").read_text())
     assert {key: data[key] for key in on_disk} == on_disk
+
+
+def _sent(data: dict[str, Any]) -> dict[str, int]:
+    """How many ciphertexts Charlie sent in each stage: blinded sizes, and the indicator to every party."""
+    return {stage["name"]: stage["ciphertexts"] for stage in data["stages"] if stage["ciphertexts"]}
+
+
+def test_by_default_the_paper_s_stages_run_and_the_noise_is_proven(tmp_path: Path) -> None:
+    """A default that takes the paper's conversation out of its protocol must not go unnoticed again."""
+    words = ("--protocol", "local-aggregation", "--parties", "3", "--out", "run")
+    data = _data(_demo(tmp_path, *words, "--format", "json"))
+    assert data["calibration"] == "proven"
+    assert _sent(data) == {"stage 1: smallest data set": 3, "stage 2: noise": 9}
+    assert data["demo"]["ciphertexts"] == 3 + 3 + 9 + 2 + 1
+    for row in data["statement"]:
+        if row["view"] in {"released model", "Charlie", "one party, the smallest included", "Charlie with 1 party"}:
+            assert row["epsilon"] <= 1.0
+    report = " ".join((tmp_path / "run" / "report.txt").read_text(encoding="utf-8").split())
+    assert "18 ciphertexts passed, under keys of 2,048 bits. Stages 1 and 2 ran as in the paper" in report
+    assert "The paper's own noise (--calibration paper) would be" in report
 
 
 def test_the_model_is_good_and_the_private_figures_are_marked(three: tuple[Path, dict[str, Any]]) -> None:

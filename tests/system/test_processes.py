@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 
 from masquerade.cli import run as command
-from masquerade_core import __version__
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, Reported, RunFailed
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE
+from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import MAX_FRAME, Frame
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.keyfiles import make_keys
-from masquerade_host.named_messages import read_beat
+from masquerade_host.named_messages import Beat, pack_beat, read_beat
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
 from masquerade_host.session_messages import Closed
@@ -79,7 +79,7 @@ class Insider:
             keys,
             lambda: PartySocket(study.address, keys, study.curator.key.curve),
             lambda: probe(study.address, study.curator.key.curve),
-            version=__version__,
+            version=protocol_of(study).version,
         )
         self._seat = Seat(name, study.names)
         self._thread = threading.Thread(target=self._run)
@@ -348,7 +348,7 @@ def test_another_version_is_named(machines: Machines) -> None:
     ended = machines.start("p2", version=True).end()
     assert ended.code == 4
     assert "9.9.9" in ended.error["message"]
-    assert __version__ in ended.error["message"]
+    assert protocol_of(machines.study).version in ended.error["message"]
     charlie.wait_for("refused", party="p2", version="9.9.9")
 
 
@@ -388,10 +388,9 @@ def oversized(session: PartySession) -> None:
     _link(session).send(bytes(MAX_FRAME + 1))
 
 
-def two_in_one_place(session: PartySession) -> None:
-    for body in (b"one", b"two"):
-        _link(session).send(session._endpoint.seal(CHARLIE, "message", body, type="Share"))
-        session._endpoint._next_out[CHARLIE] = 0
+def wrong_acknowledgement(session: PartySession) -> None:
+    beat = pack_beat(Beat((), session._lane.got + 1000, session._lane.connection), session.everybody)
+    _link(session).send(session._endpoint.seal(CHARLIE, "beat", beat))
 
 
 def out_of_turn(session: PartySession) -> None:
@@ -414,7 +413,7 @@ def machines_key() -> Any:
     return SigningKey(SystemRng().bytes(32))
 
 
-@pytest.mark.parametrize("misdeed", [garbage, oversized, two_in_one_place, out_of_turn, forged])
+@pytest.mark.parametrize("misdeed", [garbage, oversized, wrong_acknowledgement, out_of_turn, forged])
 def test_an_admitted_peer_that_breaks_the_protocol_is_named_by_charlie_who_is_quoted_by_all(
     machines: Machines, misdeed: Callable[[PartySession], None]
 ) -> None:
@@ -430,6 +429,23 @@ def test_an_admitted_peer_that_breaks_the_protocol_is_named_by_charlie_who_is_qu
     assert isinstance(error, Reported | ProtocolViolation)
     left = {path.name for path in machines.out("").rglob("*") if path.is_file()}
     assert left == {"evidence.json", "study.toml"}  # Charlie's signed accusation, at the others at least
+
+
+@pytest.mark.parametrize("accused", ["p1", CHARLIE])
+def test_a_false_deadline_names_nobody_but_whoever_claims_it(machines: Machines, accused: str) -> None:
+    def claims(session: PartySession) -> None:
+        body = pack_abort(Abort("deadline", (accused,), "p3"), session.everybody)
+        _link(session).send(session._endpoint.seal(CHARLIE, "abort", body))
+
+    processes, insider = seated_with(machines, "p3", claims)
+    for name, process in processes.items():
+        ended = process.end()
+        assert ended.code == 1, ended
+        assert ended.error.get("said_by", "p3") == "p3"
+        assert not {"peer", "suspects", "accused", "waited_for", "copied"} & ended.error.keys()
+        assert "p3" in ended.error["message"]
+        assert not any(innocent in ended.error["message"] for innocent in ("p1", "p2", CHARLIE)), (name, ended.error)
+    insider.end()
 
 
 def test_a_type_that_is_not_due_is_out_of_turn(machines: Machines) -> None:

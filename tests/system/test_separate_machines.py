@@ -129,7 +129,8 @@ def _records(path: Path, n: int, seed: int) -> None:
             rows.writerow([f"{age:.1f}", sex, f"{marker:.3f}", "yes" if marker + age / 40 + rng.normal() > 4 else "no"])
 
 
-def test_two_sites_and_a_coordinator_on_three_machines(machines: dict[str, Machine]) -> None:
+@pytest.mark.parametrize("calibration", ["proven", "paper"])
+def test_two_sites_and_a_coordinator_on_three_machines(machines: dict[str, Machine], calibration: str) -> None:
     coordinator, site_a, site_b = machines.values()
     for seed, site in enumerate((site_a, site_b)):
         _records(site.folder / "records.csv", 400 + 100 * seed, seed)
@@ -152,7 +153,8 @@ def test_two_sites_and_a_coordinator_on_three_machines(machines: dict[str, Machi
 
     # 2. The coordinator writes the study from the public halves.
     coordinator.run(
-        "study", "new", "--protocol", "local-aggregation", "--output", "study.toml", "--name", "relapse",
+        "study", "new", "--protocol", "local-aggregation", "--calibration", calibration,
+        "--output", "study.toml", "--name", "relapse",
         "--address", f"tcp://{HOSTS['coordinator']}:{PORT}", "--curator-key", made["coordinator"]["public_key"],
         "--party", f"site-a={made['site-a']['public_key']}", "--party", f"site-b={made['site-b']['public_key']}",
         "--epsilon", "1", "--min-records", "300",
@@ -193,7 +195,9 @@ def test_two_sites_and_a_coordinator_on_three_machines(machines: dict[str, Machi
     models = {name: json.loads((m.folder / "run" / "model.json").read_text()) for name, m in machines.items()}
     assert models["coordinator"]["shares"] == models["site-a"]["shares"] == models["site-b"]["shares"]
     result = json.loads((coordinator.folder / "run" / "result.json").read_text())
-    assert result["protocol"] == "local-aggregation"
+    assert (result["protocol"], result["calibration"]) == ("local-aggregation", calibration)
+    sent = {stage["name"]: stage["ciphertexts"] for stage in result["stages"]}
+    assert (sent["stage 1: smallest data set"], sent["stage 2: noise"]) == (2, 4)
     predict = coordinator.masquerade("predict", "run/model.json", str(site_a.folder / "records.csv"))
     out, err = predict.communicate(timeout=60)
     assert predict.returncode == 0, err

@@ -65,7 +65,7 @@ class Tapped:
 
 def gradient(own: Dataset, _rng: Rng) -> tuple[int, ...]:
     """A round's work in dp-gd."""
-    return clipped_sum(own, np.zeros(own.X.shape[1]), loss_of("logistic"), Fraction(1))
+    return tuple(clipped_sum(own, np.zeros(own.X.shape[1]), loss_of("logistic"), Fraction(1)).tolist())
 
 
 def delays_of(slot: float | None, rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray]:

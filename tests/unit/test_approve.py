@@ -25,6 +25,7 @@ from masquerade_host.ledger import Account, Ledger
 from masquerade_host.state import StateFolder
 from masquerade_party import approve
 from masquerade_party._attempt import LedgerAttempt
+from masquerade_party._records import sizes_of
 from masquerade_party._site import login_name
 from masquerade_protocols import protocol_of
 from tests.face_helpers import Answer, Shell
@@ -419,12 +420,13 @@ def _fingerprint_of(desk: Desk, ledger: Ledger) -> bytes:
 def _attempt(desk: Desk, *events: str, ends: Exception | None = None) -> list[str]:
     """One attempt, with these events of its session; returns the events that went on."""
     ledger, told = Ledger.open(desk.state), []
+    sizes = sizes_of(desk.study, load_csv(desk.data, desk.study))
 
     def observe(event: str, /, **_fields: str | float) -> None:
         told.append(event)
 
     try:
-        with LedgerAttempt(ledger, desk.study, "p1", _fingerprint_of(desk, ledger), observe) as attempt:
+        with LedgerAttempt(ledger, desk.study, "p1", _fingerprint_of(desk, ledger), sizes, observe) as attempt:
             for event in events:
                 if event == "release":
                     attempt.debit(b"r" * 16, [Release("model", 1.0, 0.0)])
@@ -445,6 +447,19 @@ def test_who_waits_and_is_stopped_has_made_no_attempt(desk: Desk) -> None:
     for _ in range(5):
         assert _attempt(desk, "connecting", "connected", ends=RunFailed("x")) == ["connecting", "connected"]
     assert went_on(desk.party())
+
+
+def test_a_party_that_would_count_its_records_in_another_way_begins_no_second_attempt(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.budget()
+    assert desk.approve("--data", desk.data).code == 0
+    _attempt(desk, "joined", ends=RunFailed("x"))
+    assert went_on(desk.party())
+    monkeypatch.setattr(masquerade_party._run, "sizes_of", lambda *records: (sizes_of(*records)[0] - 1,))
+    answer = desk.party()
+    assert answer.code == 6
+    assert "the same records would now be counted in another way" in answer.json["message"]  # before any session
 
 
 def test_attempts_that_began_and_released_nothing_are_counted(desk: Desk) -> None:

@@ -18,8 +18,9 @@ import gmpy2
 import pytest
 from nacl.bindings import crypto_core_ed25519_sub
 
+from masquerade_core import seat
 from masquerade_core.crypto import comparison, shares
-from masquerade_core.crypto.boxes import BOX_OVERHEAD, BoxKey
+from masquerade_core.crypto.boxes import BOX_OVERHEAD
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import (
     Ciphertext,
@@ -38,6 +39,7 @@ from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks import coin_toss as joint
@@ -162,10 +164,7 @@ def _symbols_survive(reads: list[tuple[str, tuple[int, ...]]], runs: int) -> int
 
 def _modulus_of_lead(journal: Any) -> int:
     (body,) = next(e.effect.bodies for e in journal if isinstance(e.effect, Send) and e.effect.type == "LeadKey")
-    return int.from_bytes(body[-SMALL_BYTES:], "big")
-
-
-SMALL_BYTES = 64
+    return int.from_bytes(decode(la.LeadKey, body, "p0").modulus, "big")
 
 
 def test_f3_charlies_shuffle_keeps_each_slots_jacobi_symbol(
@@ -261,8 +260,8 @@ def test_f4_charlie_finds_the_sealed_shares_under_their_senders_names(monkeypatc
     assert found == [None] * 4
 
     # Without the box around it: the frame that P_j signs holds the sealed share as it stands.
-    monkeypatch.setattr(BoxKey, "seal", lambda _self, _key, plain, _nonce: bytes(BOX_OVERHEAD) + plain)
-    monkeypatch.setattr(BoxKey, "open", lambda _self, _key, sealed, _peer: sealed[BOX_OVERHEAD:])
+    monkeypatch.setattr(seat, "seal", lambda _key, plain, _nonce: bytes(BOX_OVERHEAD) + plain)
+    monkeypatch.setattr(seat, "open_sealed", lambda _key, sealed, _peer: sealed[BOX_OVERHEAD:])
     found, true = _pi1_as_charlie_reads_it(monkeypatch)
     assert [f for f in found if f] == [t for t in true if t != "p3"]  # the lead's own share stays at the lead
     assert found.count(None) == 1

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from masquerade.cli import run as command
-from masquerade_core import __version__
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported, SumRefused
@@ -25,6 +24,7 @@ from masquerade_protocols.blocks.double_messages import DoublyMasked
 from masquerade_protocols.blocks.masked_messages import Masked, Summed
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.blocks.sum_messages import Contribution, Opened
+from masquerade_protocols.registry import entry_named
 from tests.host_helpers import World, run_together
 
 Change = Callable[[str, Message], Message]
@@ -71,8 +71,9 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
         await sums.close()
         return first
 
-    sessions: dict[str, Any] = {CHARLIE: world.charlie(version=__version__)}
-    sessions |= {name: world.party(name, version=__version__) for name in study.names}
+    version = entry_named(study.study.protocol).version
+    sessions: dict[str, Any] = {CHARLIE: world.charlie(version=version)}
+    sessions |= {name: world.party(name, version=version) for name in study.names}
     places = {name: RunDirectory(directory / name, session) for name, session in sessions.items()}
     for place in places.values():
         place.__enter__()
@@ -201,6 +202,25 @@ def test_a_party_cannot_accuse_charlie_with_contributions_of_its_own(
     assert verdict(world.study, run, [true["p1"], _signed(world, mixed, CHARLIE)]).culprit == CHARLIE
 
 
+def test_charlie_is_cleared_by_all_parties_files_alone_for_one_may_show_another_story(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = _world("masks")
+    same_run(monkeypatch)
+    true, lies = (
+        {name: read_evidence(path.read_text(), name) for name, path in _run(world, folder, change).items()}
+        for folder, change in ((tmp_path / "a", _garbage), (tmp_path / "b", _forged_sum))
+    )
+    assert "he is cleared" in verdict(world.study, SAME, true.values()).found[0]
+    for absent in world.study.names:
+        found = verdict(world.study, SAME, [file for name, file in true.items() if name != absent])
+        assert found.culprit == ""
+        assert "is cleared" not in found.found[0]
+        assert CHARLIE in found.suspects
+    # p1 was told another sum, which the files of the others do not show.
+    assert verdict(world.study, SAME, [*(true[name] for name in ("p2", "p3", CHARLIE)), lies["p1"]]).culprit == CHARLIE
+
+
 def test_parties_contributions_count_if_they_fit_charlies_receipt_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +299,7 @@ def test_verify_accepts_the_folders_of_attempts_that_failed(tmp_path: Path, caps
 
 def test_a_process_says_at_its_end_what_its_own_evidence_proves(tmp_path: Path) -> None:
     """Charlie has all contributions: he is cleared, and it is between the parties."""
-    session = _world("masks").charlie(version=__version__)
+    session = _world("masks").charlie()
     error = SumRefused("a sum was refused", "ask")
     suspects = Findings("", ("nobody can tell",), ("p1", "p2", CHARLIE))
     assert after_check(error, {}, tmp_path, session, lambda *_: suspects) is None

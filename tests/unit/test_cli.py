@@ -420,7 +420,7 @@ def test_check_finds_a_misspelt_key_and_a_misspelt_parameter(shell: Shell, tmp_p
     text = file.read_text()
     file.write_text(text.replace("min_records", "min_record"))
     assert "did you mean 'min_records'" in shell.json("study", "check", file).json["message"]
-    file.write_text(text.replace('scale = "floor"', 'scail = "floor"'))
+    file.write_text(text.replace('scale = "selected"', 'scail = "floor"'))
     answer = shell.json("study", "check", file)
     assert answer.code == 4
     assert "did you mean 'scale'" in answer.json["message"]
@@ -457,13 +457,24 @@ def test_show_says_that_the_lead_holds_a_secret_key_only_where_it_does(
     def shown(file: Path) -> str:
         return " ".join(shell("study", "show", file).err.split())
 
-    without = small_study(shell, tmp_path / "no-key.toml", calibration="proven")
-    assert "The lead, north, holds no secret key besides its own" in shown(without)
-    text = without.read_text()
-    assert 'scale = "floor"' in text
-    with_key = tmp_path / "key.toml"
-    with_key.write_text(text.replace('scale = "floor"', 'scale = "selected"'))
+    with_key = small_study(shell, tmp_path / "key.toml", calibration="proven")
     assert "The lead, north, holds the secret half of the parties' common encryption key." in shown(with_key)
+    text = with_key.read_text()
+    without = tmp_path / "no-key.toml"
+    without.write_text(text.replace('scale = "selected"', 'scale = "floor"'))
+    assert "The lead, north, holds no secret key besides its own" in shown(without)
+
+
+def test_a_lead_is_asked_for_only_where_it_has_a_key_to_hold(shell: Shell, tmp_path: Path) -> None:
+    file = small_study(shell, tmp_path / "study.toml", calibration="proven")
+    text = file.read_text().replace('lead = "north"\n', "")
+    file.write_text(text)
+    answer = shell.json("study", "check", file)
+    assert answer.code == 4
+    assert "one of the parties: north" in answer.json["hint"]
+    file.write_text(text.replace('scale = "selected"', 'scale = "floor"'))
+    assert shell.json("study", "check", file).code == 0
+    assert "The lead" not in shell("study", "show", file).err
 
 
 def test_the_studys_fingerprint_changes_with_anything_in_it(shell: Shell, tmp_path: Path) -> None:

@@ -6,19 +6,19 @@ from typing import Any
 import msgpack
 import pytest
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, SigningKey
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported
-from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import encode
+from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
+from masquerade_core.wire.messages import PARTIES as FOR_ALL
 from masquerade_host import admission, seating
 from masquerade_host.admission import AdmittingSession
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.closing import Told
-from masquerade_host.session_messages import AllClosed, Closed
+from masquerade_host.session_messages import AllClosed, Closed, Roster
 from tests.host_helpers import World, run_together
-from tests.wired import Wired
+from tests.wired import Wired, announced_by
 
 PARTIES = ("p1", "p2", "p3")
 EVERYBODY = (*PARTIES, CHARLIE)
@@ -196,18 +196,18 @@ def test_a_box_key_that_one_party_alone_is_shown_is_found_at_the_close(
 ) -> None:
     """The roster is a broadcast: Charlie's own key in it is the same for all, or nobody keeps a result."""
     unchecked(monkeypatch)
-    evil = BoxKey(SystemRng().bytes(32)).public
+    evil = announced_by(wired.world, CHARLIE)
 
     def exchange(source: str, to: str, data: bytes) -> Iterable[bytes]:
         fields = header(data)
         if (source, to, fields[KIND]) == (CHARLIE, "p1", "roster"):
-            fields[BODY] = fields[BODY].replace(wired.charlie._joins.box_key, evil)  # type: ignore[union-attr]
+            fields[BODY] = encode(decode(Roster, fields[BODY], CHARLIE).model_copy(update=evil), FOR_ALL)
             return (signed_by(wired, CHARLIE, fields),)
         return (data,)
 
     wired.tamper = exchange
     wired.join()
-    assert dict(wired.answers["p1"][0])[CHARLIE] == evil
+    assert dict(wired.answers["p1"][0])[CHARLIE] == evil["box_key"]
     all_finish(wired)
     # Another roster is another run: Charlie accuses p1 of frames of another run, and nobody else can check that.
     for name in PARTIES:

@@ -124,8 +124,13 @@ def test_no_iterate_is_made_infinite(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["psgd"])  # dp-gd packs whatever comes of an infinite iterate
 def test_without_the_refusal_who_fails_tells_of_a_record(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attack works: with N = 0, whether a party answers tells the neighbours apart, under any noise."""
+    """The attack works: with N = 0, whether a party answers tells the neighbours apart, under any noise.
+
+    It works where vectors are Python's integers, as in sums of more than 64 bits: an array holds whatever comes.
+    """
     monkeypatch.setattr(descent, "check_count", lambda *_: None)
+    encode = psgd._encode_gradient
+    monkeypatch.setattr(psgd, "_encode_gradient", lambda *gradient, machine: encode(*gradient, machine=not machine))
     study = _made(protocol)
     for odd in (False, True):
         with np.errstate(all="ignore"):

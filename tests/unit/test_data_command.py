@@ -9,6 +9,7 @@ import pytest
 
 from masquerade import cleaning
 from masquerade_core.data.examining import examine
+from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
@@ -178,6 +179,28 @@ def test_a_copy_of_a_good_file_gives_the_same_records(study: Write, file: Write,
         assert one.y.tobytes() == two.y.tobytes()
         assert cleaned.kept == len(one.y)
     study(STUDY)
+
+
+@pytest.mark.parametrize(
+    "faulty", [(0,), (137,), (999,), (3, 4, 500, 998), tuple(range(0, 1000, 7)), tuple(range(500, 1000))]
+)
+def test_records_that_are_left_out_change_the_side_of_no_other_but_the_last(
+    faulty: tuple[int, ...], study: Write, file: Write, tmp_path: Path
+) -> None:
+    text, records = WIDE, [f"{i},x,f,benign" for i in range(1000)]
+    study(text)
+    raw = are_held_back(1000, 0.2)
+    broken = [f"{i},x" if i % 2 else "?,x,f,benign" for i in range(1000)]
+    dirty = file(HEAD + "".join(f"{broken[i] if i in faulty else line}\n" for i, line in enumerate(records)))
+    cleaned = cleaning.clean(dirty, Study.parse(text), tmp_path / "out.csv")
+    order = [int(row[0]) for row in _cells(tmp_path / "out.csv")[1:]]
+    assert (cleaned.kept, cleaned.dropped) == (1000 - len(faulty), len(faulty))
+    assert sorted(order) == sorted(set(range(1000)) - set(faulty))
+    moved = [i for place, i in enumerate(order) if place != i]
+    assert len(moved) <= len(faulty)
+    assert all(i >= cleaned.kept for i in moved)
+    changed = [i for i, held in zip(order, are_held_back(len(order), 0.2), strict=True) if held != raw[i]]
+    assert set(changed) <= set(moved)
 
 
 def test_another_format_becomes_csv_with_the_study_s_columns(

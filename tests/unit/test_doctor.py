@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from masquerade import doctor
@@ -17,7 +15,7 @@ from tests.protocol_helpers import make_study
 def test_an_exponentiation_of_more_than_a_tenth_of_a_second_is_slow(
     seconds: float, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "time", SimpleNamespace(perf_counter=iter((7.0, 7.0 + seconds)).__next__))
+    monkeypatch.setattr(doctor, "seconds_of_exponentiation", lambda _bits: seconds)
     check = doctor._arithmetic(make_study(5, 3), Cost(0, 1, 1, 1, exponentiations=80.0))
     assert (check.verdict, check.name) == (verdict, "arithmetic")
     assert said in check.message
@@ -26,7 +24,7 @@ def test_an_exponentiation_of_more_than_a_tenth_of_a_second_is_slow(
 
 
 def test_a_run_that_encrypts_nothing_is_never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "time", SimpleNamespace(perf_counter=iter((7.0, 8.0)).__next__))
+    monkeypatch.setattr(doctor, "seconds_of_exponentiation", lambda _bits: 1.0)
     check = doctor._arithmetic(make_study(5, 3), Cost(1, 0, 0, 5, exponentiations=0.0))
     assert check.verdict == "ok"
     assert check.message.endswith("this run encrypts nothing and needs none")

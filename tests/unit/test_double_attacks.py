@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from masquerade_core.crypto import shamir
 from masquerade_core.crypto.masks import CheckKey, tagged_hash
+from masquerade_core.crypto.pair_keys import public_of
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed, SumRefused
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
@@ -22,7 +24,10 @@ from masquerade_protocols.blocks import double_charlie, double_masks, double_mes
 from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
 from masquerade_protocols.blocks.double_masks import DoublePartySums
 from masquerade_protocols.blocks.double_messages import DealtKeys, DoublyMasked, Revealed
+from masquerade_protocols.blocks.double_sets import Ring
+from masquerade_protocols.blocks.masked_messages import Summed
 from tests.double_helpers import Cheater, DoubleSums, Pool, flaky_study
+from tests.helpers import tell_each
 from tests.sum_helpers import drawn, sent
 
 FEW = flaky_study(K=7, survivors=5)  # all are neighbours and the committee: k = 6, t = 4, and a quorum of 4
@@ -109,14 +114,23 @@ def test_many_sets_do_not_open_the_sum_of_fewer_than_min_survivors(
         assert not any(_revealed(run).values())
 
 
+def _without(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """Derive pairs' keys without a part of what they depend on."""
+    whole = Seat.pair_key
+
+    def less(seat: Seat, peer: str, purpose: str, **parts: Any) -> bytes:
+        return whole(seat, peer, purpose, **{name: value for name, value in parts.items() if name != part})
+
+    monkeypatch.setattr(Seat, "pair_key", less)
+
+
 @MUTANT
 def test_a_party_of_the_committee_is_not_shown_its_own_proofs_as_others(
     monkeypatch: pytest.MonkeyPatch, *, mutant: bool
 ) -> None:
-    """One names another set than the rest. Each pair has one key, so without a name in it a proof fits both ways."""
+    """One names another set than the rest. With one key for both directions, a proof would fit both ways."""
     if mutant:
-        nameless = lambda key, label, _, members: tagged_hash("set", label, members, key=key, size=16)  # noqa: E731
-        monkeypatch.setattr(double_masks, "vouch", nameless)
+        _without(monkeypatch, "sender")
     me, other = NAMES[2], EVERYBODY - {NAMES[5]}
 
     async def charlie(run: DoubleSums, seat: Seat) -> None:
@@ -245,12 +259,11 @@ def _values(message: Revealed) -> list[int]:
 @MUTANT
 def test_a_box_of_an_earlier_round_does_not_open(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
     if mutant:
-        ageless = lambda pair_key, _, sender: tagged_hash("box", sender.encode(), key=pair_key)  # noqa: E731
-        monkeypatch.setattr(double_messages, "_box_key", ageless)
+        _without(monkeypatch, "context")
     me, dealer = NAMES[1], NAMES[2]
 
     async def charlie(run: DoubleSums, seat: Seat) -> None:
-        await run.charlie.open_sum(run.layout)  # type: ignore[union-attr]  # it is there
+        await run.charlie.open_sum(run.layout, again=True)  # type: ignore[union-attr]  # it is there
         cheater = Cheater(run)
         pool, old = await cheater.hear(), sent(run.table, dealer, DoublyMasked)[0]
         old_box = cheater.box(Pool(run, {dealer: old}, EVERYBODY, {}), dealer, me)
@@ -274,10 +287,10 @@ def test_charlie_does_not_put_a_key_of_his_own_beside_a_box(monkeypatch: pytest.
     """He would know the mask of the next round between two honest parties."""
     if mutant:
         seal, opened = double_messages.seal_box, double_messages.open_box
-        monkeypatch.setattr(double_masks, "seal_box", lambda k, la, s, _, plain: seal(k, la, s, b"", plain))
-        monkeypatch.setattr(double_masks, "open_box", lambda k, la, s, _, box: opened(k, la, s, b"", box))
+        monkeypatch.setattr(double_masks, "seal_box", lambda k, _, plain: seal(k, b"", plain))
+        monkeypatch.setattr(double_masks, "open_box", lambda k, s, _, box: opened(k, s, b"", box))
     me, dealer = NAMES[1], NAMES[2]
-    own = double_masks.public_of(b"\x01" * 32)
+    own = public_of(b"\x01" * 32)
 
     async def charlie(run: DoubleSums, seat: Seat) -> None:
         cheater = Cheater(run)
@@ -323,7 +336,7 @@ def test_who_is_out_does_not_count_as_a_survivor(monkeypatch: pytest.MonkeyPatch
     gone, left_out = study.names[4], study.names[:4]
 
     async def charlie(run: DoubleSums, _seat: Seat) -> None:
-        await run.charlie.open_sum(run.layout)  # type: ignore[union-attr]  # it is there
+        await run.charlie.open_sum(run.layout, again=True)  # type: ignore[union-attr]  # it is there
         cheater = Cheater(run)
         named = frozenset(study.names) - set(left_out)
         await cheater.show(await cheater.hear(), dict.fromkeys(sorted(named - {gone}), named))
@@ -337,6 +350,63 @@ def test_who_is_out_does_not_count_as_a_survivor(monkeypatch: pytest.MonkeyPatch
     assert {_revealed(run)[name] for name in strangers} == {2 if mutant else 1}
     if not mutant:
         assert all("was out of the run already" in str(run.errors[name]) for name in strangers)
+
+
+@pytest.mark.parametrize("party", range(9))
+def test_nobody_in_a_set_has_fewer_neighbours_there_than_open_its_masks(party: int) -> None:
+    """Of four neighbours, three open a mask: a set that leaves three is good, and one that leaves two is refused."""
+    ring = Ring(b"coin", 9, Thresholds(4, 3, 9, 6))
+    everybody = np.ones(9, dtype=np.bool_)
+    one, other, *_ = ring.neighbours(party)
+    for out, good in (((one,), True), ((one, other), False)):
+        named = everybody.copy()
+        named[list(out)] = False
+        assert int(ring.near(named)[party]) == 4 - len(out)
+        me = next(i for i in range(9) if named[i])
+        if good:
+            double_sets.check_set(ring, 2, everybody, named, me, exact=False)
+        else:
+            with pytest.raises(ProtocolViolation, match="a party has 2 neighbours; allowed are 3 or more"):
+                double_sets.check_set(ring, 2, everybody, named, me, exact=False)
+
+
+@pytest.mark.parametrize(("out", "goes_on"), [(1, True), (2, False)])
+def test_charlie_himself_ends_a_round_in_which_somebody_has_too_few_neighbours(
+    out: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _sizes(monkeypatch, Thresholds(6, 5, 7, 4))  # of seven parties all are neighbours: six of each, and five open
+    run = DoubleSums.of(flaky_study(K=7, survivors=5))
+    silent = {name: Silence("DoublyMasked", 0) for name in run.study.names[:out]}
+    if goes_on:
+        assert run.run(silent=silent).told == [run.added(0, tuple(silent))]
+    else:
+        with pytest.raises(RunFailed, match="of a party's 6 neighbours, fewer than 5 still answer"):
+            run.run(silent=silent)
+        assert not [passed for passed in run.table.passed if passed.type in {"Asked", "Opening"}]
+
+
+@MUTANT
+def test_two_attempts_do_not_show_what_one_party_counts(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    """Charlie calls one party silent in the sum of sizes, ends the attempt, and opens everybody's in the next one."""
+    if mutant:
+        monkeypatch.setattr(double_sets, "_check_whole", lambda *_: None)
+    victim = NAMES[2]
+    named = EVERYBODY - {victim}
+    first = DoubleSums.of(FEW)
+    first.exact = True
+    pool = _attacked(first, dict.fromkeys(sorted(named), named))
+    without = pool.reads(sorted(named))
+    second = DoubleSums(FEW, first.layout, 1, first.vectors, exact=True).run()
+    assert second.told == [first.added(0)]
+    assert _revealed(first) == {name: int(mutant and name in named) for name in NAMES}
+    if mutant:
+        assert without is not None
+        assert [a - b for a, b in zip(second.told[0], without, strict=True)] == first.vectors[victim][0]
+    else:
+        assert without is None
+        assert {type(first.errors[name]) for name in named} == {ProtocolViolation}
+        assert "leaves 1 party out of a sum without noise" in str(first.errors[NAMES[0]])
+        assert first.errors[NAMES[0]].peer == CHARLIE  # type: ignore[attr-defined]  # a violation has one
 
 
 def test_whoever_is_left_out_shows_nothing() -> None:
@@ -403,6 +473,43 @@ def test_charlie_cannot_tell_another_sum(monkeypatch: pytest.MonkeyPatch, *, mut
     assert len(run.errors) == (0 if mutant else 7)
     assert all(isinstance(e, SumRefused) and "does not fit its check value" in str(e) for e in run.errors.values())
     assert run.told[0][-1] == run.added(0)[-1] + 1
+
+
+@MUTANT
+def test_two_sums_with_one_check_value_break_the_next_round(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    """All sums have one check value here, as one that a Charlie with kappa looks for: the words alone differ."""
+    monkeypatch.setattr(CheckKey, "of", lambda *_: 0)
+    if mutant:
+        hashed = tagged_hash
+
+        def forgetting(tag: str, *parts: bytes, key: bytes = b"", size: int = 32) -> bytes:
+            kept = (*parts[:2], *parts[3:]) if tag == "chain" else parts  # not the words
+            return hashed(tag, *kept, key=key, size=size)
+
+        monkeypatch.setattr(double_masks, "tagged_hash", forgetting)
+    opened = []
+
+    async def charlie(run: DoubleSums, _seat: Seat) -> None:
+        sums = run.charlie
+        assert sums is not None
+        _, total, check = await sums._opened(run.layout, exact=False)
+        told = Summed(round=0, words=run.layout.write(total), check=check, receipt=bytes(32))
+        shifted = run.layout.write(np.append(total[:-1], total[-1:] + 1))
+        other = told.model_copy(update={"words": shifted})
+        await tell_each(run.table, dict.fromkeys(NAMES, told) | {NAMES[2]: other})
+        sums._round += 1
+        opened.append(await sums._opened(run.layout, exact=False))
+
+    run = DoubleSums.of(FEW, rounds=2)
+    if mutant:
+        with _stuck_or_done():
+            run.run(charlie)
+        assert run.accepted[NAMES[2]] != run.accepted[NAMES[1]]
+        assert len(opened) == 1
+    else:
+        with pytest.raises(SumRefused, match="contributions were made for different views of the run"):
+            run.run(charlie)
+        assert not opened
 
 
 def test_parties_that_depend_on_different_points_open_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import isqrt, sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
 from masquerade_protocols.dp_whitened import points, public, roles, vectors
-from masquerade_protocols.dp_whitened.estimates import Centre, Point
+from masquerade_protocols.dp_whitened.estimates import Centre, Point, whitened
 from masquerade_protocols.dp_whitened.points import rounded
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
 from masquerade_protocols.in_memory import run_in_memory
@@ -325,6 +325,39 @@ def test_charlie_within_the_tolerance_is_believed_and_what_he_sent_counts(monkey
         patch.setattr(points, "rounded", lambda numbers: rounded(numbers + points.TOLERANCE / 2))
         models = run_in_memory(roles, study, data)
     assert len(set(models.values())) == 1
+
+
+def test_where_the_two_largest_eigenvalues_are_equal_charlies_point_is_taken_whatever_it_is() -> None:
+    """Which of the two is the largest follows from last bits, which differ from machine to machine."""
+    d = 3
+    plan, bit = Plan(whitened_study(3, d), 60_000), 1e-14
+    b, none = np.array([0.1, 0.05, 0.02]), Centre.none(d, 1)
+
+    def found(gap: float, last_bit: float) -> Point:
+        products = np.array([last_bit, 0, 0])
+        return whitened(plan, none, np.concatenate([products, [0.4, 0.4 - gap, 0.1], b, [0.0]]))
+
+    def agreed(own: Point, his: Point, **more: bool) -> _Floats:
+        class Seat:
+            me = "p0"
+
+            async def receive(self, _kind: object, _sender: str) -> points.PublicNumbers:
+                return points.PublicNumbers(step=0, values=rounded(his.numbers()))
+
+        agreement = points.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
+        with pytest.raises(StopIteration) as done:
+            agreement.on(own.numbers(), **more).send(None)
+        return cast("_Floats", done.value.value)
+
+    own, his = found(0.0, bit), found(0.0, -bit)
+    assert own.unsure
+    np.testing.assert_allclose(agreed(own, his, unsure=own.unsure), his.numbers(), atol=1e-9)
+    with pytest.raises(ProtocolViolation, match="other numbers than those that follow"):
+        agreed(own, his)
+    # Farther apart, every machine finds the same, and Charlie's are checked.
+    own, his = found(1e-3, bit), found(1e-3, -bit)
+    assert not own.unsure
+    agreed(own, his, unsure=own.unsure)
 
 
 # --- Records of every kind --------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_people_get_sentences() -> None:
         "p1 is connected.",
         "Cannot resolve the name in tcp://charly:5555; trying again until the deadline.",
         "p2 was turned away: its study differs in privacy.epsilon.",
-        "p2 was turned away: it runs version 2.0.",
+        "p2 was turned away: its program has the numbers 2.0 of wire and protocol.",
         "keys: 1.2 s, 3 messages, 100 bytes.",
     ]
 
@@ -524,14 +524,15 @@ def test_a_partys_result_does_not_tell_how_long_it_trained() -> None:
         for name in ("joining", "keys"):
             session.stats.stage(name)
             session.stats.count(10)
-            now[0] += 2.0
+            now[0] += 2.125
         session.stats.end()
         results[session.me] = summarize(session, [], {})
     assert "1234" not in json.dumps(results["p1"])
     assert [stage["name"] for stage in results["p1"]["stages"]] == ["joining", "keys"]
-    assert [results[who]["seconds"] for who in ("p1", CHARLIE)] == [4.0, 1238.5]
+    assert not [stage for stage in results["p1"]["stages"] if "seconds" in stage]
+    assert [results[who]["seconds"] for who in ("p1", CHARLIE)] == [5.0, 1238.75]
     assert (results["p1"]["messages"], results["p1"]["bytes"]) == (2, 20)
-    assert [stage["seconds"] for stage in results[CHARLIE]["stages"]] == [1234.5, 2.0, 2.0]
+    assert [stage["seconds"] for stage in results[CHARLIE]["stages"]] == [1234.5, 2.125, 2.125]
 
 
 def test_stages_add_up() -> None:
@@ -544,20 +545,24 @@ def test_stages_add_up() -> None:
     stats = Stats(lambda: now[0], observe)
     stats.stage("one")
     stats.count(10)
+    stats.encrypted(0)
     now[0] = 2.0
     stats.stage("two")
     stats.count(20)
     stats.count(30)
+    stats.encrypted(4)
+    stats.encrypted(2)
     now[0] = 5.0
     stats.end()
     stats.end()
     assert stats.to_json() == {
         "seconds": 5.0,
         "stages": [
-            {"name": "one", "seconds": 2.0, "messages": 1, "bytes": 10},
-            {"name": "two", "seconds": 3.0, "messages": 2, "bytes": 50},
+            {"name": "one", "seconds": 2.0, "messages": 1, "bytes": 10, "ciphertexts": 0},
+            {"name": "two", "seconds": 3.0, "messages": 2, "bytes": 50, "ciphertexts": 6},
         ],
         "messages": 3,
         "bytes": 60,
+        "ciphertexts": 6,
     }
     assert [event for event, _ in events] == ["stage", "stage_done", "stage", "stage_done"]

@@ -5,18 +5,31 @@ import inspect
 import pytest
 
 from masquerade_core import errors
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, Reported, SumRefused
+from masquerade_core.errors import (
+    ClaimRefuted,
+    DeadlinePassed,
+    MasqueradeError,
+    ProtocolViolation,
+    Reported,
+    StateCopied,
+    SumRefused,
+)
 from masquerade_core.grounds import Grounds
 
 DOCUMENTED = {
     "RunFailed": (1, "run_failed"),
     "SumRefused": (1, "run_failed"),
     "Reported": (1, "run_failed"),
+    "ClaimRefuted": (1, "run_failed"),
+    "StateCopied": (1, "run_failed"),
+    "Damaged": (1, "run_failed"),
     "CannotConnect": (2, "cannot_connect"),
     "DeadlinePassed": (3, "deadline_passed"),
     "BadInput": (4, "bad_input"),
     "LocalProtocolError": (5, "bug"),
     "RefusedLocally": (6, "refused_locally"),
+    "OlderCopy": (6, "refused_locally"),
+    "ProgramChanged": (6, "refused_locally"),
     "BudgetExceeded": (7, "budget_exceeded"),
     "ProtocolViolation": (8, "protocol_violation"),
 }
@@ -58,6 +71,8 @@ def test_what_names_participants_has_grounds_each_with_what_it_proves_and_what_n
     assert ProtocolViolation("x", peer="p1").grounds is Grounds.CHECKED
     assert ProtocolViolation("x", suspects=("p1", "p2")).grounds is Grounds.UNTOLD
     assert ProtocolViolation("x").grounds is SumRefused("x").grounds is Grounds.UNTOLD
-    assert Reported("x", said_by="p1").grounds is Grounds.SAID
-    assert DeadlinePassed("x").grounds is Grounds.SILENT
+    assert Reported("x", said_by="p1").grounds is ClaimRefuted("x", said_by="p1").grounds is Grounds.SAID
+    assert StateCopied("x", copied=("p1",)).grounds is Grounds.UNTOLD
+    assert DeadlinePassed("x", waited_for=("p1",)).grounds is Grounds.SILENT
+    assert DeadlinePassed("x").grounds is Grounds.UNTOLD
     assert MasqueradeError("x").grounds is None

@@ -195,7 +195,7 @@ def test_at_a_huge_epsilon_a_classifier_of_all_records_is_scikit_learns(
 @pytest.mark.parametrize(
     ("estimator", "tolerance"),
     [
-        (LocalAggregation(epsilon=74), 5e-3),
+        (LocalAggregation(epsilon=74), 8.5e-3),  # five times the sd of the noise on a weight
         (WeightedDP(epsilon=74, rounds=400, learning_rate=2.0), 0.05),
         (Average(epsilon=1e6), 1e-3),
     ],

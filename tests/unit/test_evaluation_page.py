@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from benchmarks.coverage import FIGURES, GRID, Case, tallies
 
 from masquerade_core.learning.expected_intervals import expected_reach
-from masquerade_core.learning.score_bins import CELLS, MOST_BINS
+from masquerade_core.learning.score_bins import CELLS, MOST_BINS, locate_bins
 from masquerade_core.privacy.noise.evaluation_counts import (
     COUNT_UNITS,
     LOCATE_UNITS,
@@ -25,9 +26,31 @@ PROOF = Page("docs/privacy/evaluation.md")
 
 @pytest.mark.parametrize("held", [500, 1000, 2000, 5000, 10000, 50000])
 def test_the_table_of_widths_is_what_a_new_study_expects(held: int) -> None:
-    for told, epsilon in zip(PAGE.row(str(held)), (0.3, 1.0, 3.0), strict=True):
+    (row,) = re.findall(rf"^\| {held} \| (\S+) \| (\S+) \| (\S+) \|$", PAGE.text, re.MULTILINE)
+    for told, epsilon in zip(row, (0.3, 1.0, 3.0), strict=True):
         expected = 100 * expected_reach(held, count_sd(counts_noise(epsilon, 1e-6, 3), 3))
-        assert told == pytest.approx(expected, abs=0.051)
+        assert (50.0 if told == "none" else float(told)) == pytest.approx(expected, abs=0.051)
+
+
+def test_the_table_of_coverage_has_all_cases_and_every_number_is_near_what_is_promised() -> None:
+    rows = re.findall(r"^\| ([\d,]+) \| (\d+) % \| ([\d.]+) \|(.*)\|$", PAGE.text, re.MULTILINE)
+    cases = [(int(n.replace(",", "")), float(share) / 100, float(epsilon)) for n, share, epsilon, _ in rows]
+    assert cases == list(GRID)
+    shown = [[cell.strip() for cell in cells.split("|")] for *_, cells in rows]
+    assert {len(cells) for cells in shown} == {len(FIGURES)}
+    assert all(0.925 <= float(cell) <= 0.985 for cells in shown for cell in cells if cell != "-")
+    for case, cells in zip(cases, shown, strict=True):  # a few runs show which figures have no interval
+        few = tallies(Case(*case), 20)
+        for name, cell in zip(FIGURES, cells, strict=True):
+            part = few[name].intervals / few[name].possible
+            assert part < 0.5 if cell == "-" else part > 0, (case, name)
+
+
+def test_the_page_says_from_how_many_records_on_the_aucs_bins_are_known() -> None:
+    (times,) = re.findall(r"more than (\d+) `noise_sd` records", PAGE.text)
+    bins = locate_bins([0.0] * CELLS, COUNT_UNITS / LOCATE_UNITS, 0)
+    assert bins.resolve(int(times) + 1)
+    assert not bins.resolve(int(times))
 
 
 def test_the_proof_s_numbers_are_the_program_s() -> None:

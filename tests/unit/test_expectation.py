@@ -236,7 +236,7 @@ def _measuring(records: int, **more: Any) -> Expectation:
 
 
 def test_an_evaluation_is_told_how_far_its_intervals_would_reach() -> None:
-    told = [_measuring(records) for records in (100, 800, 20_000)]
+    told = [_measuring(records) for records in (100, 1200, 20_000)]
     assert [one.verdict for one in told] == [Verdict.NOTHING, Verdict.COARSE, Verdict.COUNTS]
     assert [one.poor for one in told] == [True, True, False]
     assert all(one.about == "evaluation" for one in told)

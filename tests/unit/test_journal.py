@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.errors import BadInput, Damaged, RunFailed
 from masquerade_host.journal import Entry, NoJournal
 from masquerade_host.journal_file import SqliteJournal
 
 SECRET = b"canary-canary"
+KEY = bytes(range(32))
 STEPS = tuple(tuple(Entry("once", "", f"{step}.{row}", SECRET * (step + row)) for row in range(2)) for step in range(2))
 
 
 def rows(folder: Path) -> list[Entry]:
-    journal = SqliteJournal(folder)
+    journal = SqliteJournal(folder, KEY)
     try:
         return list(journal.entries())
     finally:
@@ -28,7 +29,7 @@ def rows(folder: Path) -> list[Entry]:
 
 
 def write(folder: Path, done: Callable[[int], None] = lambda _step: None) -> SqliteJournal:
-    journal = SqliteJournal(folder)
+    journal = SqliteJournal(folder, KEY)
     for number, step in enumerate(STEPS):
         for entry in step:
             journal.append(entry)
@@ -121,7 +122,7 @@ def test_a_commit_makes_no_file_longer(tmp_path: Path) -> None:
 def test_two_processes_cannot_share_an_attempt(tmp_path: Path) -> None:
     journal = write(tmp_path)
     with pytest.raises(BadInput, match="another process here"):
-        SqliteJournal(tmp_path)
+        SqliteJournal(tmp_path, KEY)
     journal.close()
     rows(tmp_path)
 
@@ -159,11 +160,11 @@ def test_a_kill_before_any_statement_of_the_end_leaves_either_all_rows_or_none(t
         shutil.copytree(first, folder)
 
         def end(done: Callable[[int], None], folder: Path = folder) -> None:
-            SqliteJournal(folder).end("finished", b"run")
+            SqliteJournal(folder, KEY).end("finished", b"run")
             done(1)
 
         ended, status = killed_at(statements, end)
-        journal = SqliteJournal(folder)
+        journal = SqliteJournal(folder, KEY)
         found = list(journal.entries())
         assert len(found) in (0, 4)
         assert journal.attempt == (1 if found else 2)
@@ -178,8 +179,8 @@ def test_a_kill_before_any_statement_of_the_end_leaves_either_all_rows_or_none(t
     assert seen == {0, 4}
 
 
-def test_a_torn_end_of_the_log_gives_back_whole_steps(tmp_path: Path) -> None:
-    """What a power cut does to a disk that lies about having written: steps are lost from the end, never in part."""
+def test_a_torn_end_of_the_log_gives_back_all_steps_or_is_called_damage(tmp_path: Path) -> None:
+    """SQLite says nothing where the end of its log is lost. A power cut does so where a disk lies about writing."""
 
     def die(done: Callable[[int], None]) -> None:
         write(tmp_path / "whole", done)
@@ -193,15 +194,19 @@ def test_a_torn_end_of_the_log_gives_back_whole_steps(tmp_path: Path) -> None:
         torn = tmp_path / str(length)
         shutil.copytree(tmp_path / "whole", torn)
         os.truncate(torn / log.name, length)
-        counts.append(len(rows(torn)))
+        try:
+            counts.append(len(rows(torn)))
+        except Damaged as error:
+            assert "is damaged" in error.message  # noqa: PT017 - of some lengths alone
+            counts.append(-1)
     assert counts == sorted(counts)
-    assert set(counts) == {0, 2, 4}
+    assert set(counts) == {-1, 4}
 
 
 def test_a_full_disk_stops_everything(tmp_path: Path) -> None:
     def fill(done: Callable[[int], None]) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-        journal = SqliteJournal(tmp_path)
+        journal = SqliteJournal(tmp_path, KEY)
         for step in range(100):
             journal.append(Entry("received", "p1", "", bytes(9000)))
             try:
@@ -242,8 +247,8 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path, what: str) -> None
     else:
         folder.mkdir()
         (folder / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
-    with pytest.raises(RunFailed, match="cannot be used"):
-        SqliteJournal(folder)
+    with pytest.raises(RunFailed, match="cannot be used" if what == "a file" else "is damaged"):
+        rows(folder)
 
 
 def test_the_end_deletes_the_rows_and_keeps_one_line(tmp_path: Path) -> None:
@@ -274,12 +279,30 @@ def test_the_rows_are_overwritten_before_they_are_deleted(tmp_path: Path) -> Non
         assert set((tmp_path / name).read_bytes()) == {0}
 
 
+def test_a_log_without_its_journal_is_overwritten_and_no_row_of_it_comes_back(tmp_path: Path) -> None:
+    """A process died while it deleted the rows: the journal has gone, and its log has not."""
+
+    def die(_done: Callable[[int], None]) -> None:
+        write(tmp_path / "a")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    in_a_child(die)
+    log = tmp_path / "a" / "journal.sqlite-wal"
+    os.link(log, tmp_path / "kept")  # its bytes stay visible after its name is gone
+    (tmp_path / "a" / "journal.head").unlink()  # which goes first
+    (tmp_path / "a" / "journal.sqlite").unlink()
+    assert SECRET in log.read_bytes()
+    assert rows(tmp_path / "a") == []
+    assert not secrets_in(tmp_path / "a")
+    assert set((tmp_path / "kept").read_bytes()) == {0}
+
+
 def test_it_says_whether_an_earlier_process_had_joined(tmp_path: Path) -> None:
     with write(tmp_path) as journal:
         assert not journal.joined
         journal.append(Entry("received", "charlie"))
         journal.commit()
-    with SqliteJournal(tmp_path) as journal:
+    with SqliteJournal(tmp_path, KEY) as journal:
         assert journal.joined
 
 

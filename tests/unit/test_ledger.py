@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput, BudgetExceeded, RefusedLocally, RunFailed
+from masquerade_core.errors import BadInput, BudgetExceeded, Damaged, OlderCopy, RefusedLocally, RunFailed
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.study import Study
 from masquerade_host.ledger import Ledger
@@ -286,6 +286,41 @@ def test_an_attempt_with_other_records_is_refused(tmp_path: Path) -> None:
         ledger.reserve(study, "p1", population="default", fingerprint=ledger.fingerprint(OTHERS), approved_by="steward")
 
 
+def test_all_attempts_at_a_study_count_the_records_alike(tmp_path: Path) -> None:
+    ledger, study, own = budget(tmp_path), named("a"), (1234567, 7654321)
+    records = ledger.fingerprint(RECORDS)
+    reserved(ledger, study)
+    ledger.start_attempt(study, "p1", records, own)
+    ledger.release(study.digest().hex(), "p1", by="steward")
+    reserved(ledger, study)
+    again = Ledger.open(StateFolder(tmp_path))
+    again.check_attempt(study, "p1", records, own)
+    for others in ((1234566, 7654321), (1234567, 7654322), (1234567,), ()):
+        with pytest.raises(RefusedLocally, match="counted in another way than in the first attempt") as refused:
+            again.start_attempt(study, "p1", records, others)
+        with pytest.raises(RefusedLocally, match="counted in another way than in the first attempt"):
+            again.check_attempt(study, "p1", records, others)
+        assert not set("0123456789") & set(str(refused.value))
+    again.start_attempt(study, "p1", records, own)
+    other = named("b")
+    reserved(again, other)
+    again.start_attempt(other, "p1", records, own)
+    entries = [entry.fields for entry in again.history() if entry.kind == "attempt"]
+    assert not [entry for entry in entries if "1234567" in repr(entry) or "7654321" in repr(entry)]
+    assert entries[0]["sizes"] == entries[1]["sizes"] != entries[2]["sizes"]  # two studies show nothing in common
+
+
+def test_a_ledger_of_an_older_version_has_no_sizes(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    reserved(ledger, study)
+    with ledger._file.transaction():
+        ledger._file.append("attempt", {"study": study.digest().hex(), "me": "p1", "number": 1})
+    again = Ledger.open(StateFolder(tmp_path))
+    assert again.start_attempt(study, "p1", again.fingerprint(RECORDS), (12,)) == 2
+    with pytest.raises(RefusedLocally, match="counted in another way"):
+        again.start_attempt(study, "p1", again.fingerprint(RECORDS), (11,))
+
+
 def test_a_finished_study_never_runs_again_on_this_machine(tmp_path: Path) -> None:
     ledger, study = budget(tmp_path), named("a", charged_attempts=3)
     spend(ledger, study, epsilon=0.125, delta=0.0)
@@ -323,7 +358,7 @@ def test_a_changed_entry_is_noticed(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
         db.execute("DROP TRIGGER no_update")
         db.execute("UPDATE entries SET body = replace(body, '1000000000000', '1') WHERE body LIKE '%debit%'")
-    with pytest.raises(RefusedLocally, match="does not follow from those before it"):
+    with pytest.raises(Damaged, match="entry 5 is not the one that was written"):
         spent(Ledger.open(StateFolder(tmp_path)))
 
 
@@ -347,6 +382,60 @@ def test_a_ledger_that_was_put_back_to_an_older_copy_is_refused(tmp_path: Path) 
         reserved(ledger, named("c"))
 
 
+@pytest.mark.parametrize("lines", ["empty", "cut to the first", "cut to half"])
+@pytest.mark.parametrize("as_of", ["the limit", "a study"])
+def test_an_older_ledger_is_refused_also_where_the_second_file_lost_its_lines(
+    tmp_path: Path, as_of: str, lines: str
+) -> None:
+    """Else what was spent since would be free again."""
+    state = tmp_path / "state"
+    ledger = budget(state)
+    if as_of == "a study":
+        spend(ledger, named("a"))
+    ledger.close()
+    shutil.copytree(state, tmp_path / "copy")
+    ledger = Ledger.open(StateFolder(state))
+    spend(ledger, named("b"), b"s" * 16)
+    ledger.close()
+    for path in (tmp_path / "copy").glob("ledger.sqlite*"):
+        shutil.copy(path, state / path.name)
+    whole = (state / "ledger.lines").read_bytes().splitlines(keepends=True)
+    kept = {"empty": 0, "cut to the first": 1, "cut to half": 3}[lines]
+    (state / "ledger.lines").write_bytes(b"".join(whole[:kept]))
+    if (as_of, lines) == ("the limit", "cut to the first"):  # both are old and agree: this machine cannot tell
+        assert spent(Ledger.open(StateFolder(state))) == 0.0
+        return
+    for _ in range(2):
+        with pytest.raises((Damaged, OlderCopy), match="older copy"):
+            spent(Ledger.open(StateFolder(state)))
+
+
+def test_a_second_file_that_is_damaged_is_written_anew_from_a_sound_ledger_by_a_persons_word(tmp_path: Path) -> None:
+    ledger = budget(tmp_path)
+    spend(ledger, named("a"))
+    ledger.close()
+    lines = tmp_path / "ledger.lines"
+    whole = lines.read_bytes()
+    for at in (3, whole.index(b"reserved"), whole.index(b"\n")):
+        lines.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
+        with pytest.raises(Damaged, match=r"ledger\.lines is damaged"):
+            spent(Ledger.open(StateFolder(tmp_path)))
+        assert LedgerFile.recover(StateFolder(tmp_path)) == 0
+        assert lines.read_bytes() == whole
+        assert spent(Ledger.open(StateFolder(tmp_path))) == 1.0
+
+
+def test_what_an_entry_holds_is_never_entered_from_a_line_that_is_damaged(tmp_path: Path) -> None:
+    ledger, state = older(tmp_path)
+    ledger.close()
+    lines = state / "ledger.lines"
+    whole = lines.read_bytes()
+    at = whole.rindex(b'"debit"')
+    lines.write_bytes(whole[:at] + b"!" + whole[at + 1 :])
+    with pytest.raises(Damaged, match=r"ledger\.lines is damaged"):
+        LedgerFile.recover(StateFolder(state))
+
+
 def test_two_copies_of_a_ledger_that_went_on_apart_are_never_mixed(tmp_path: Path) -> None:
     budget(tmp_path / "a").close()
     shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -356,9 +445,9 @@ def test_two_copies_of_a_ledger_that_went_on_apart_are_never_mixed(tmp_path: Pat
         ledger.close()
     for path in (tmp_path / "b").glob("ledger.sqlite*"):
         shutil.copy(path, tmp_path / "a" / path.name)
-    with pytest.raises(RefusedLocally, match="disagree: one of them was changed, or is from elsewhere"):
+    with pytest.raises(RefusedLocally, match="disagree from entry 3 on"):
         spent(Ledger.open(StateFolder(tmp_path / "a")))
-    with pytest.raises(RefusedLocally, match="does not follow from the entries before it"):
+    with pytest.raises(RefusedLocally, match="does not follow from the entries of"):
         LedgerFile.recover(StateFolder(tmp_path / "a"))
 
 
@@ -404,8 +493,8 @@ def test_a_line_that_a_power_failure_cut_off_is_completed(tmp_path: Path) -> Non
     ledger.close()
     lines = tmp_path / "ledger.lines"
     whole = lines.read_bytes()
-    for cut in (1, 20, whole.rindex(b"\n", 0, -1)):
-        lines.write_bytes(whole[: cut - len(whole)])
+    for cut in (len(whole) - 1, len(whole) - 20, whole.rindex(b"\n", 0, -1) + 1):
+        lines.write_bytes(whole[:cut])
         again = Ledger.open(StateFolder(tmp_path))
         assert spent(again) == 1.0
         again.end_attempt(named("none"), "p1", "nothing to end")
@@ -457,7 +546,7 @@ def test_the_first_file_awaits_the_disk_at_each_commit(tmp_path: Path) -> None:
 def test_another_key_does_not_open_the_ledger(tmp_path: Path) -> None:
     budget(tmp_path).close()
     (tmp_path / "ledger.key").write_bytes(b"k" * 32)
-    with pytest.raises(RefusedLocally, match="or its key"):
+    with pytest.raises(Damaged, match="entry 1 is not the one that was written under this key"):
         spent(Ledger.open(StateFolder(tmp_path)))
     (tmp_path / "ledger.key").unlink()
     with pytest.raises(RefusedLocally, match=r"key .* cannot be read"):

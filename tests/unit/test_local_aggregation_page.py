@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import pytest
 from benchmarks.measure import make_data, make_study, run_metered
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.accounting.closeness import closeness_of_scaled_sum
-from masquerade_core.privacy.noise.joint_gaussian import FINE, UNIT, JointNoise
+from masquerade_core.privacy.accounting.closeness import closeness_of_sum
+from masquerade_core.privacy.noise.joint_gaussian import JointNoise
 from masquerade_core.privacy.noise.output_perturbation import paper_noise_norm, refined_l2_sensitivity
 from masquerade_core.seat import Join, Once
 from masquerade_core.study import CHARLIE, Study
@@ -78,14 +77,13 @@ def test_the_sizes_with_proven_noise_are_those_on_the_wire(
     lead, party = "hospital-0", "hospital-1"
     selected = proven["selected"]
     for kind, source in [
-        ("ScaleTerm", party),
-        ("Scale", lead),
-        ("NoiseTerm", party),
-        ("NoiseTotal", lead),
+        ("ClassTerm", party),
+        ("ClassTotal", lead),
+        ("SizeClass", CHARLIE),
         ("Share", party),
         ("Published", CHARLIE),
     ]:
-        label = {"Scale": "Scale:", "Share": "Share "}.get(kind, kind)
+        label = {"Share": "Share "}.get(kind, kind)
         assert set(selected.sent[source, kind]) == set(PAGE.sizes(label, SELECTED)), kind
     toss = [proven["floor"].sent[party, kind][0] for kind in ("Commitment", "Echo", "Reveal")]
     assert toss == PAGE.sizes("Commitment", PUBLIC)
@@ -113,10 +111,10 @@ def test_the_table_of_noise_is_right() -> None:
         noise = {
             rule: _proven_noise(rule, d=123, Lambda=2.0, min_records=1000, epsilon=float(epsilon)) for rule in SECTIONS
         }
-        root = math.sqrt(5 * 123) / 2**JOINT_FRACTION_BITS
+        root, selected = math.sqrt(5 * 123) / 2**JOINT_FRACTION_BITS, noise["selected"]
         exact = [
             paper_noise_norm(123, 3256, float(epsilon), 2.0),
-            root * noise["selected"].scale(3256) * UNIT / 5,
+            root * float(selected.of_class(selected.class_of(3256)).share()) / 5,
             root * float(noise["floor"].share()) / 5,
             root * float(noise["sizes"].share()) / 32_561,
         ]
@@ -138,10 +136,8 @@ def test_the_slopes_and_the_closeness_of_the_derivation_are_right() -> None:
     for Lambda, said in ((2.0, ".5554"), (0.2, ".7645"), (0.02, ".9767")):
         assert refined_l2_sensitivity(10**6, Lambda) * 10**6 * Lambda / 2 == pytest.approx(float(said), abs=1e-4)
     assert "s = .5554; at .2, .7645; at .02, .9767" in PRIVACY.text
-    assert "tau below 10^-75 per coordinate" in PRIVACY.text
-    noise = _proven_noise("selected")
-    assert all(closeness_of_scaled_sum(m, 1, Fraction(UNIT), noise.fine, noise.largest_scale) < 1e-75 for m in (1, 5))
-    assert f"discrete Gaussian of sigma {FINE} b_max" in PRIVACY.text
+    share = _proven_noise("selected").share()
+    assert all(closeness_of_sum(share, m, 1) < 1e-37 for m in (1, 5))
 
 
 def test_every_test_that_the_page_names_exists() -> None:
@@ -158,4 +154,5 @@ def test_f8_whatever_takes_time_by_the_number_of_records_is_done_before_the_join
         effects = [e.effect for e in r.table.journal(name)]
         joined = next(i for i, effect in enumerate(effects) if isinstance(effect, Join))
         before = {effect.label for effect in effects[:joined] if isinstance(effect, Once)}
-        assert {"classifier", "noise"} <= before
+        assert "classifier" in before
+        assert "noise" in before or study.proven  # a share of proven noise is sized by public numbers alone

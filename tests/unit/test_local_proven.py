@@ -15,7 +15,7 @@ from scipy import stats
 
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
 from masquerade_core.model import Model, model_from_json, model_to_json
-from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, UNIT
+from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, JointNoise
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
@@ -23,7 +23,7 @@ from masquerade_core.table import replay
 from masquerade_protocols import protocol_of
 from masquerade_protocols.comparing import SMALL_NOISE
 from masquerade_protocols.in_memory import roles_of
-from masquerade_protocols.local_aggregation import additive_shares, public, public_scale
+from masquerade_protocols.local_aggregation import additive_shares, public, public_scale, size_class
 from masquerade_protocols.local_aggregation import joint_noise as jn
 from masquerade_protocols.local_aggregation import roles as la
 from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless
@@ -73,12 +73,13 @@ def test_without_noise_it_is_the_average_of_the_local_classifiers(
 def test_with_planted_noise_the_opened_sum_is_the_oracle_s_to_the_bit(
     rule: str, K: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With "selected", the smallest party's scale multiplies all unit noise, whichever party is the smallest."""
+    """With "selected", everybody draws for the smallest party's size class, whichever party is the smallest."""
     d, planted = 5, []
+    sized_for = set()
 
-    def plant(rng: Rng, noise: Any) -> jn.Drawn:
-        unit = tuple(rng.below(2 * UNIT) - UNIT for _ in range(d)) if noise.scale_rule == "selected" else ()
-        planted.append(jn.Drawn(unit, tuple(rng.below(10**9) - 5 * 10**8 for _ in range(d))))
+    def plant(rng: Rng, noise: JointNoise) -> tuple[int, ...]:
+        sized_for.add(noise.min_records)
+        planted.append(tuple(rng.below(10**9) - 5 * 10**8 for _ in range(d)))
         return planted[-1]
 
     monkeypatch.setattr(jn, "draw", plant)
@@ -87,11 +88,9 @@ def test_with_planted_noise_the_opened_sum_is_the_oracle_s_to_the_bit(
         data = make_data(study, [15 if j == smallest else 20 + 2**j for j in range(K)])
         planted.clear()
         r = run(study, data)
-        fine = [sum(column) for column in zip(*(p.fine for p in planted), strict=True)]
-        unit = [sum(column) for column in zip(*(p.unit for p in planted), strict=True)] or [0] * d
-        b = public.joint_noise_of(study).scale(15)
-        expected = [w + f + b * g for w, f, g in zip(encoded_sum(study, data, rule), fine, unit, strict=True)]
-        assert opened_sum(r) == expected
+        columns = zip(encoded_sum(study, data, rule), *planted, strict=True)
+        assert opened_sum(r) == [sum(column) for column in columns]
+    assert sized_for == {14 if rule == "selected" else 10}  # 14 = 10 sqrt(2), rounded down
 
 
 def test_a_classifier_that_counts_by_size_is_rounded_once() -> None:
@@ -110,7 +109,9 @@ def test_where_the_scale_is_public_nothing_is_compared_and_no_key_is_made() -> N
         sent[rule] = {p.type for p in r.table.passed}
         assert sorted(name for name, _ in r.table.releases) == list(study.names)
     assert sent["floor"] == sent["sizes"] == {"Commitment", "Echo", "Reveal", "Share", "Published"}
-    assert {"LeadKey", "CharlieKeys", "SizeShare", "MatchBits", "Indicator", "ScaleTerm", "Scale"} <= sent["selected"]
+    assert {"LeadKey", "CharlieKeys", "SizeShare", "MatchBits", "Indicator", "ClassTerm", "ClassTotal"} <= sent[
+        "selected"
+    ]
 
 
 @pytest.mark.parametrize("rule", SCALE_RULES)
@@ -148,9 +149,6 @@ def test_published_shares_are_uniform(rule: str) -> None:
         )
         raw = body[-(len(body) // 64 * 64) :]
         values += [int.from_bytes(raw[i : i + 64], "big") / 2**512 for i in range(0, len(raw), 64)]
-    if rule == "selected":  # modulo Charlie's N, which has its two top bits set
-        values = [v for v in values if v < 0.5]
-        values = [2 * v for v in values]
     assert len(values) > 40
     assert stats.kstest(values, "uniform").pvalue > 1e-6
 
@@ -176,7 +174,7 @@ def _noise(rule: str, t: int, patch: pytest.MonkeyPatch, times: Fraction = Fract
         with noise_times(inner, times):
             rngs = {name: SimulationRng(11, name) for name in (*study.names, CHARLIE)}
             r = run(study, make_data(study, sizes), rngs)
-    n = {"selected": min(sizes), "floor": 10, "sizes": 0}[rule]
+    n = {"selected": 23, "floor": 10, "sizes": 0}[rule]  # 23 = 10 2^(5/4), the class of 25
     return np.array(opened_sum(r)) / GRID, sd_by_scipy(study, rule, n) * math.sqrt(4 / (4 - t))
 
 
@@ -207,7 +205,7 @@ def test_noise_that_is_sized_for_the_floor_does_not_show_sizes(monkeypatch: pyte
     for rule in SCALE_RULES:
         study = proven_study(2, 5, rule)
         opened = []
-        for sizes in ((20, 40), (38, 22)):
+        for sizes in ((20, 40), (30, 30)):
             rngs = {name: SimulationRng(3, name) for name in (*study.names, CHARLIE)}
             opened.append(opened_sum(run(study, make_data(study, sizes), rngs)))
         changed[rule] = opened[0] != opened[1]
@@ -339,13 +337,12 @@ def test_a_number_of_records_that_cannot_be_ends_the_run(monkeypatch: pytest.Mon
         run(study, make_data(study, (20, 30)))
 
 
-def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the smallest party's term b would be 0, and only the fine noise would be left."""
+def test_a_class_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     study = proven_study(3, 3)
     send_sealed = Seat.send_sealed
 
     async def silent(self: Seat, message: Any, *to: Any) -> None:
-        if not (isinstance(message, jn.ScaleTerm) and self.me == "p1"):
+        if not (isinstance(message, size_class.ClassTerm) and self.me == "p1"):
             await send_sealed(self, message, *to)
 
     monkeypatch.setattr(Seat, "send_sealed", silent)
@@ -356,12 +353,12 @@ def test_a_scale_term_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyP
 # --- As a study ----------------------------------------------------------------------------------------------
 
 
-def test_where_a_study_names_no_scale_nobody_can_switch_the_noise_off() -> None:
+def test_where_a_study_names_no_scale_the_paper_s_stages_run() -> None:
     for section in ("", 'weights = "uniform"'):
         study = proven_study(section=section)
-        protocol_of(study)
-        assert public.joint_noise_of(study).scale_rule == "floor"
-        assert not public.selects(study)
+        assert public.joint_noise_of(study).scale_rule == "selected"
+        passed = {message.type for message in run(study, make_data(study, (20, 30, 40))).table.passed}
+        assert {"PermutedShares", "MatchItems", "Indicator", "SizeClass"} <= passed
     paper = proven_study(calibration="paper", section="")
     protocol_of(paper)
     assert public.selects(paper)
@@ -377,11 +374,11 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
         shell, tmp_path / "study.toml", protocol="local-aggregation", calibration="proven", delta=1e-5, colluders=1
     )
     text = path.read_text(encoding="utf-8")
-    assert 'scale = "floor"\n' in text
+    assert 'scale = "selected"\n' in text
     assert 'weights = "uniform"\n' in text
     assert "noise =" not in text
-    if rule == "selected":
-        text = text.replace('scale = "floor"\n', 'scale = "selected"\n')
+    if rule == "floor":
+        text = text.replace('scale = "selected"\n', 'scale = "floor"\n')
     elif rule == "sizes":
         text = text.replace('weights = "uniform"\n', 'weights = "sizes"\n')
     path.write_text(text, encoding="utf-8")
@@ -390,9 +387,8 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     assert explained.code == 0
     words = " ".join(explained.err.split())
     assert "even if one other party sides with Charlie" in words
-    assert ("Charlie and any other party together read" in words) == (rule == "selected")
-    assert ("A single party that does not can take nearly all of the noise away" in words) == (rule == "selected")
-    assert ("Whatever they do, they cannot take off your noise" in words) == (rule != "selected")
+    assert ("told the smallest number of records, to within 19 %" in words) == (rule == "selected")
+    assert "Whatever they do, they cannot take off your noise" in words
     assert ("as if every party had only 20 records" in words) == (rule == "floor")
     assert ("the number of all records together" in words) == (rule == "sizes")
     ran = shell.json("simulate", path, "--data", split_csv(tmp_path / "all.csv"), "--by", "site", "--seed", 1)

@@ -6,10 +6,11 @@ uses only what it holds in the protocol, its own draws and what it received, and
 
 from __future__ import annotations
 
-import hashlib
+import inspect
 import math
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import gmpy2
@@ -19,59 +20,61 @@ from scipy import stats
 
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey
 from masquerade_core.crypto.pools import _fresh
-from masquerade_core.crypto.shares import mask, permutation
+from masquerade_core.crypto.shares import mask
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import RunFailed
+from masquerade_core.errors import ProtocolViolation, RunFailed, SumRefused
 from masquerade_core.model import Shares
-from masquerade_core.privacy.noise.joint_gaussian import FINE, UNIT, JointNoise
-from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.privacy.noise.joint_gaussian import SIZE_CLASSES
+from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.table import Table
 from masquerade_core.wire.messages import PARTIES, Ciphertexts
-from masquerade_protocols.local_aggregation import additive_shares, public, public_scale
+from masquerade_protocols.in_memory import run_in_memory
+from masquerade_protocols.local_aggregation import additive_shares, public, public_scale, size_class
 from masquerade_protocols.local_aggregation import joint_noise as jn
+from masquerade_protocols.local_aggregation import roles as la
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 from masquerade_protocols.local_aggregation.zero_sharing import zero_share
-from tests.helpers import joined, secret_key, until
+from tests.helpers import joined, secret_key, tell_each, until
 from tests.protocol_helpers import Run, make_data, make_study, run
-from tests.proven_helpers import GRID, Vector, encoded_sum, opened_sum, proven_study, sd_by_scipy, weights
+from tests.proven_helpers import (
+    GRID,
+    Vector,
+    encoded_sum,
+    opened_sum,
+    proven_study,
+    sd_by_scipy,
+    weights,
+    without_classifiers,
+)
 from tests.sum_helpers import drawn, received
 
 # --- G6: the smallest party takes the noise off ------------------------------------------------------
 
 
-def _without_own(r: Run, me: str, b: int) -> Vector:
-    """The opened sum less all that a party knows of it: its classifier, and its share of noise at scale b."""
-    unit, fine = drawn(r.table, me, "noise")
-    w = jn.encode(drawn(r.table, me, "classifier"))
-    own = [u * b + f + v for u, f, v in zip(unit or (0,) * len(fine), fine, w, strict=True)]
-    return np.array([o - s for o, s in zip(opened_sum(r), own, strict=True)], dtype=np.float64) / GRID
-
-
 @pytest.mark.parametrize("rule", ["selected", "floor"])
 def test_g6_the_smallest_party_no_longer_takes_the_noise_off(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is left with the others' sum under K - 1 shares of noise, even if somebody tells it the scale."""
+    """It is left with the others' sum under K - 1 shares of noise."""
     K, d, sizes = 3, 60, (60, 20, 90)
     study = proven_study(K, d, rule, colluders=1)
     data = make_data(study, sizes)
-    b = public.joint_noise_of(study).scale(20)
+    rngs = {name: SystemRng() for name in (*study.names, CHARLIE)}
 
     def left() -> Vector:
+        r = run(study, data, rngs)
+        noise = drawn(r.table, "p1", "noise of class 4" if rule == "selected" else "noise")
+        own = zip(opened_sum(r), noise, jn.encode(drawn(r.table, "p1", "classifier")), strict=True)
         others = [w for w, name in zip(weights(study, data), study.names, strict=True) if name != "p1"]
-        rest: Vector = _without_own(run(study, data), "p1", b) - np.sum(others, axis=0)
+        rest: Vector = np.array([o - x - w for o, x, w in own], dtype=np.float64) / GRID - np.sum(others, axis=0)
         return rest
 
     # K - 1 = h shares: as much noise as the privacy target asks for, and no less.
     sd = sd_by_scipy(study, rule, 20 if rule == "selected" else 10)
     assert 1e-6 < stats.chi2(d).cdf((left() ** 2).sum() / sd**2) < 1 - 1e-6
     # With the fix taken out it has the others' sum to the last bit: one party draws all of the noise.
-    draw, of_one = jn.draw, iter((0, 1, 0))
-
-    def alone(rng: Rng, noise: JointNoise) -> jn.Drawn:
-        mine = draw(rng, noise)
-        return mine if next(of_one) else jn.Drawn(tuple(0 for _ in mine.unit), tuple(0 for _ in mine.fine))
-
-    monkeypatch.setattr(jn, "draw", alone)
+    draw = jn.draw
+    monkeypatch.setattr(jn, "draw", lambda rng, noise: draw(rng, noise) if rng is rngs["p1"] else (0,) * d)
     assert np.abs(left()).max() < 1e-11
 
 
@@ -84,128 +87,10 @@ def test_g6_in_the_paper_s_calibration_it_still_does() -> None:
     np.testing.assert_allclose(rest, np.sum(weights(study, data), axis=0), atol=1e-8)
 
 
-# --- F1: a multiple of the noise leaves the sum on a lattice -----------------------------------------
+# --- The size class under encryption ------------------------------------------------------------------
 
 
-def _fine_times(patch: pytest.MonkeyPatch, factor: float) -> None:
-    """Take the fix out: multiply the fine noise by a factor, where 0 removes it."""
-    draw = jn.draw
-
-    def changed(rng: Rng, noise: JointNoise) -> jn.Drawn:
-        one = draw(rng, noise)
-        return one._replace(fine=tuple(round(v * factor) for v in one.fine))
-
-    patch.setattr(jn, "draw", changed)
-
-
-def _residues(study: Study, data: dict[str, Dataset], runs: int) -> list[list[float]]:
-    """The release less the sum that Dave expects, modulo b, over b. He guesses one record, and knows all else."""
-    b = public.joint_noise_of(study).scale(min(len(part.y) for part in data.values()))
-    assert b > 10**6
-    expected = encoded_sum(study, data)
-    return [[(v - e) % b / b for v, e in zip(opened_sum(run(study, data)), expected, strict=True)] for _ in range(runs)]
-
-
-@pytest.mark.parametrize("K", [2, 3])
-def test_f1_anybody_tells_records_by_the_sum_modulo_the_scale(K: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = proven_study(K, 12, epsilon=0.1)
-    data = make_data(study, [20 + j for j in range(K)])
-
-    # With the fine noise a residue is uniform: no coordinate is 0, and none is likelier than another.
-    found = np.array(_residues(study, data, 6)).ravel()
-    assert found.min() > 0
-    assert stats.kstest(found, "uniform").pvalue > 1e-6
-
-    # Without it every coordinate of every release is that of these records: they are recognised every time.
-    _fine_times(monkeypatch, 0)
-    assert not np.any(_residues(study, data, 3))
-
-
-def _guesses(study: Study, times: int) -> int:
-    """How often Dave tells which of two neighbouring tables was used: the one whose residues are nearer to 0.
-
-    The release is made here; ``test_local_proven.py`` shows that it is just that, to the bit.
-    """
-    data = make_data(study, (20, 21))
-    y = data["p0"].y.copy()
-    y[5] = -y[5]
-    tables = [encoded_sum(study, table) for table in (data, {**data, "p0": Dataset(data["p0"].X, y)})]
-    noise, rng = public.joint_noise_of(study), SimulationRng(5)
-    b, hits = noise.scale(20), 0
-    for i in range(times):
-        total = tables[i % 2]
-        for one in (jn.draw(rng, noise) for _ in study.names):
-            total = [w + b * g + f for w, g, f in zip(total, one.unit, one.fine, strict=True)]
-        distance = [sum(min((t - e) % b, (e - t) % b) for t, e in zip(total, table, strict=True)) for table in tables]
-        hits += int(distance[1] < distance[0]) == i % 2
-    return hits
-
-
-def test_f1_guessing_between_neighbours_is_no_better_than_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = proven_study(2, 8, epsilon=0.1)
-    assert 27 < _guesses(study, 100) < 73  # beyond with a chance of 6e-6
-    with monkeypatch.context() as patch:
-        _fine_times(patch, 0)
-        assert _guesses(study, 20) == 20
-    # A hundredth of it, about b/10, is too little.
-    _fine_times(monkeypatch, 1 / 100)
-    assert _guesses(study, 100) > 75
-
-
-# --- The scale under encryption -----------------------------------------------------------------------
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int]]]:
-    """Every vector of ciphertexts that anybody reads: (sender, residues)."""
-    seen: list[tuple[str, list[int]]] = []
-    read = Ciphertexts.read
-
-    def watched(self: Ciphertexts, key: PublicKey, count: int, peer: str) -> tuple[Ciphertext, ...]:
-        values = read(self, key, count, peer)
-        seen.append((peer, [c.to_int() for c in values]))
-        return values
-
-    monkeypatch.setattr(Ciphertexts, "read", watched)
-    return seen
-
-
-def _scales(seen: list[tuple[str, list[int]]]) -> dict[str, int]:
-    """ScaleTerms and the lead's Scale by sender; vectors of noise are longer."""
-    return {peer: values[0] for peer, values in seen if len(values) == 1}
-
-
-def _zeta(r: Run) -> SecretKey:
-    return SecretKey(*drawn(r.table, CHARLIE, "key zeta"))
-
-
-def test_g20_the_lead_cannot_open_the_scale_and_charlie_with_a_party_can(reads: list[tuple[str, list[int]]]) -> None:
-    """The scale is under Charlie's key. With a party he learns n_(1), as the statement says, and no other size."""
-    study = proven_study(3, 20, colluders=1)
-    noise = public.joint_noise_of(study)
-    r = run(study, make_data(study, (60, 20, 90)))
-    seen = _scales(reads)
-    assert set(seen) == {"p0", "p1", "p2"}
-    zeta, xi = _zeta(r), SecretKey(*drawn(r.table, "p0", "key xi"))
-
-    def opened(peer: str) -> int:
-        return zeta.decrypt(Ciphertext(zeta.public, gmpy2.mpz(seen[peer])))
-
-    # The lead's own key is another: as a ciphertext under it, each is a number of nearly full length, and no scale.
-    for value in seen.values():
-        assert xi.decrypt(Ciphertext(xi.public, gmpy2.mpz(value) % xi.public.mod_n2)) > 2**400
-
-    # Charlie relays boxes: neither message reaches him in the clear.
-    kinds = {kind for _, kind, _ in received(r.table, CHARLIE)}
-    assert "NoiseTotal" in kinds
-    assert not {"ScaleTerm", "Scale"} & kinds
-
-    # With p2 he reads b; p2 has no other party's term. With the lead, which has them, v_j b_j: 0 but for the smallest.
-    assert opened("p0") == noise.scale(20)
-    assert [opened("p1"), opened("p2")] == [noise.scale(20) + (1 << noise.largest_scale.bit_length()), 0]
-
-
-def _term_of(v: Ciphertext, study: Study, noise: JointNoise, b_j: int, patch: pytest.MonkeyPatch) -> int:
+def _term_of(v: Ciphertext, study: Study, k_j: int, patch: pytest.MonkeyPatch) -> int:
     """The ciphertext that a party, not the lead, sends to the lead in a sealed message."""
     left: list[bytes] = []
     outgoing = Ciphertexts.outgoing
@@ -215,29 +100,35 @@ def _term_of(v: Ciphertext, study: Study, noise: JointNoise, b_j: int, patch: py
         left.append(message._raw)
         return message
 
+    async def role(seat: Seat) -> None:
+        pool = await size_class.draw_ahead(seat, v.key)
+        await size_class.select_class(seat, study, pool, v, k_j)
+
     with patch.context() as inner:
         inner.setattr(Ciphertexts, "outgoing", noted)
-        seat = joined("p1", study.names)
-        until(jn.select_scale(seat, study, noise, v, b_j), Send, SimulationRng(secrets.randbits(64)))
+        until(role(joined("p1", study.names)), Send, SimulationRng(secrets.randbits(64)))
     return int.from_bytes(left[0], "big")
 
 
-def test_f3_the_lead_reads_the_parity_of_a_scale_off_a_short_obfuscator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """J(v^e c) = J(v)^e J(c), and J(c) = 1 for a short obfuscator: so of b_j, and of n_j."""
-    study = proven_study(2, 3)
-    noise, zeta, rng = public.joint_noise_of(study), secret_key(512), SystemRng()
+def _indicator(key: PublicKey, bit: int, zeta: SecretKey) -> Ciphertext:
+    """v_j as Charlie makes it."""
+    return key.read(FullPool(key, zeta.obfuscators(SystemRng(), 1)).encrypt(bit, "x").use(), CHARLIE)
+
+
+def test_f3_the_lead_reads_the_parity_of_a_class_off_a_short_obfuscator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """J(v^e c) = J(v)^e J(c), and J(c) = 1 for a short obfuscator: so of k_j, and of n_j."""
+    study, zeta = proven_study(2, 3), secret_key(512)
     key = zeta.public
 
     def right(times: int) -> int:
         hits = 0
         for i in range(times):
-            while True:  # Charlie's v_j; the lead waits for one whose symbol is -1
-                v = key.read(FullPool(key, zeta.obfuscators(rng, 1)).encrypt(i % 2, "x").use(), CHARLIE)
+            while True:  # the lead waits for a v_j whose symbol is -1
+                v = _indicator(key, i % 2, zeta)
                 if gmpy2.jacobi(v.to_int() % key.n, key.n) == -1:
                     break
-            b_j = noise.scale(20 + i)
-            seen = _term_of(v, study, noise, b_j, monkeypatch)
-            hits += int(gmpy2.jacobi(seen % key.n, key.n) == -1) == b_j % 2
+            seen = _term_of(v, study, i, monkeypatch)
+            hits += int(gmpy2.jacobi(seen % key.n, key.n) == -1) == i % 2
         return hits
 
     assert 25 < right(100) < 75  # beyond with a chance of 6e-7
@@ -245,44 +136,23 @@ def test_f3_the_lead_reads_the_parity_of_a_scale_off_a_short_obfuscator(monkeypa
     assert right(30) == 30
 
 
-def _indicator(r: Run, name: str) -> int:
-    """v_j as every party has it: the entry of Charlie's broadcast at this party's slot of pi1."""
-    nonces = b"".join(drawn(r.table, who, "coins")[:32] for who in r.study.names)
-    seed = hashlib.sha256(b"masquerade seed\0" + r.table.run_id + nonces).digest()
-    slot = permutation(seed, "pi1", r.study.K)[r.study.names.index(name)]
-    (body,) = (body for _, kind, body in received(r.table, "p0") if kind == "Indicator")
-    width = _zeta(r).public.ciphertext_bytes
-    raw = body[-r.study.K * width :]
-    return int.from_bytes(raw[slot * width : (slot + 1) * width], "big")
-
-
-@pytest.mark.parametrize("attacker", ["p0", "p1"])
-def test_a_scale_is_found_by_trying_all_sizes_unless_it_leaves_rerandomized(
-    attacker: str, monkeypatch: pytest.MonkeyPatch, reads: list[tuple[str, list[int]]]
-) -> None:
-    """Whoever has v_j can work out v_j^(b_j + offset) for every n_j: the lead for p1, and p1 for the lead."""
-    study = proven_study(2, 20)
-    noise = public.joint_noise_of(study)
-    offset = 1 << noise.largest_scale.bit_length()
+def test_a_class_is_found_by_trying_all_unless_it_leaves_rerandomized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has v_j can work out v_j^(k + 2^7) for every class k: the lead does, and has each party's term."""
+    study, zeta = proven_study(2, 3), secret_key(512)
+    v = _indicator(zeta.public, 0, zeta)
 
     def found() -> list[int]:
-        reads.clear()
-        r = run(study, make_data(study, (33, 47)))
-        seen, key = _scales(reads), _zeta(r).public
-        target, victim = seen["p1"], "p1"
-        if attacker == "p1":  # the total without its own term and the offset
-            target, victim = seen["p0"] * gmpy2.invert(seen["p1"], key.mod_n2) * (1 + offset * key.n), "p0"
-        v = _indicator(r, victim)
-        tried = {n: gmpy2.powmod(v, noise.scale(n) + offset, key.mod_n2) for n in range(10, 90)}
-        return [n for n, power in tried.items() if (power - target) % key.mod_n2 == 0]
+        target = _term_of(v, study, 47, monkeypatch)
+        tried = (gmpy2.powmod(v.to_int(), k + SIZE_CLASSES, zeta.public.mod_n2) for k in range(SIZE_CLASSES))
+        return [k for k, power in enumerate(tried) if power == target]
 
     assert found() == []
     monkeypatch.setattr(FullPool, "rerandomize", lambda self, c, to: _fresh(self.key, to, c.to_int()))
-    assert found() == [47 if attacker == "p0" else 33]
+    assert found() == [47]
 
 
-def test_f6_scales_leave_under_exponents_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of v_j^(b_j + offset) shows nothing of n_j; b_j alone would."""
+def test_f6_classes_leave_under_exponents_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of v_j^(k_j + 2^7) shows little of k_j; k_j alone would have 0 to 7 bits."""
     lengths: set[int] = set()
     times = Ciphertext.__mul__
 
@@ -290,107 +160,208 @@ def test_f6_scales_leave_under_exponents_of_one_length(monkeypatch: pytest.Monke
         lengths.add(scalar.bit_length())
         return times(self, scalar)
 
-    study = proven_study(2, 3)
-    noise, key = public.joint_noise_of(study), secret_key(512).public
-    v = key.read(FullPool(key, key.full_obfuscators(SystemRng(), 1)).encrypt(1, "x").use(), CHARLIE)
+    study, zeta = proven_study(2, 3), secret_key(512)
+    v = _indicator(zeta.public, 1, zeta)
     monkeypatch.setattr(Ciphertext, "__mul__", watched)
-    scales = [noise.scale(n) for n in (10, 100, 5000, 10**6)]
-    assert len({b.bit_length() for b in scales}) == 4
-    for b in scales:
-        _term_of(v, study, noise, b, monkeypatch)
-    assert lengths == {noise.largest_scale.bit_length() + 1}
+    for k in (0, 1, 64, SIZE_CLASSES - 1):
+        _term_of(v, study, k, monkeypatch)
+    assert lengths == {8}
 
 
-# --- Who has what of the noise ------------------------------------------------------------------------
+def test_g20_nobody_alone_opens_another_s_class() -> None:
+    """Terms travel in boxes that Charlie cannot open, under a key that the parties lack. The total shows one class."""
+    study = proven_study(3, 4, colluders=1)
+    r = run(study, make_data(study, (60, 20, 90)))
+    kinds = {kind for _, kind, _ in received(r.table, CHARLIE)}
+    assert "ClassTotal" in kinds
+    assert "ClassTerm" not in kinds
+    assert drawn(r.table, CHARLIE, "size class") == SIZE_CLASSES + 4  # 20 = 10 2^(4/4), and of 60 and 90 nothing
+    # The lead's own key is another: as a ciphertext under it, the total is a number of nearly full length.
+    (body,) = (body for _, kind, body in received(r.table, CHARLIE) if kind == "ClassTotal")
+    xi = SecretKey(*drawn(r.table, "p0", "key xi"))
+    value = gmpy2.mpz(int.from_bytes(body[-xi.public.ciphertext_bytes :], "big"))
+    assert xi.decrypt(Ciphertext(xi.public, value % xi.public.mod_n2)) > 2**400
 
 
-def test_charlie_with_the_lead_gets_the_others_sum_with_its_noise_and_no_single_one(
-    reads: list[tuple[str, list[int]]],
-) -> None:
-    """They hold both keys and open every NoiseTerm. Only the mask between two honest parties still hides these."""
-    study = proven_study(3, 20, colluders=1)
-    data = make_data(study, (60, 20, 90))
-    r = run(study, data)
-    layout, zeta, shares = public.packing(study), _zeta(r), r.shares.values
-    N, noise = zeta.public.n, public.joint_noise_of(study)
-    b = zeta.decrypt(Ciphertext(zeta.public, gmpy2.mpz(_scales(reads)["p0"])))
-    terms = {peer: values for peer, values in reads if len(values) == layout.count and peer in ("p1", "p2")}
-
-    def half(name: str) -> list[int]:
-        """B g_j + S_j, opened, and the share W_j + f_j - S_j + z_j: without S_j."""
-        plain = [zeta.decrypt(Ciphertext(zeta.public, gmpy2.mpz(c))) for c in terms[name]]
-        offsets = layout.exponent_offsets()
-        return [(p - b * o + s) % N for p, o, s in zip(plain, offsets, shares[name], strict=True)]
-
-    # Their own z_0 + z_C, from what the two sent: then the honest parties' z_1 + z_2 is known too.
-    unit, fine = drawn(r.table, "p0", "noise")
-    own = layout.pack([w + f for w, f in zip(jn.encode(drawn(r.table, "p0", "classifier")), fine, strict=True)])
-    blind, opened = drawn(r.table, "p0", "blinds S"), drawn(r.table, CHARLIE, "blinded noise")
-    masks = [a - w + s + c - o for a, w, s, c, o in zip(shares["p0"], own, blind, shares[CHARLIE], opened, strict=True)]
-    both = [(x + y + z) % N for x, y, z in zip(half("p1"), half("p2"), masks, strict=True)]
-
-    true = [0] * study.d
-    for name in ("p1", "p2"):
-        g, f = drawn(r.table, name, "noise")
-        w = jn.encode(drawn(r.table, name, "classifier"))
-        true = [t + b * x + y + z for t, x, y, z in zip(true, g, f, w, strict=True)]
-    assert b == noise.scale(20)
-    assert layout.unpack(both, N) == tuple(true)
-    for name in ("p1", "p2"):
-        with pytest.raises(RunFailed):
-            layout.unpack(half(name), N)
-        with pytest.raises(RunFailed):
-            layout.unpack([(x + z) % N for x, z in zip(half(name), masks, strict=True)], N)
-    assert len(unit) == study.d
+def _changed(old: str, new: str) -> Any:
+    """``select_class`` as it is, but for one expression."""
+    source = inspect.getsource(size_class.select_class)
+    assert source.count(old) == 1
+    names = vars(size_class).copy()
+    exec(source.replace(old, new), names)  # noqa: S102
+    return names["select_class"]
 
 
-def test_a_lead_that_sends_a_scale_of_zero_leaves_the_fine_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the statement says of rule breakers: nobody notices, and FINE/UNIT of the largest noise is left."""
-    select = jn.select_scale
-
-    async def none(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphertext, b_j: int) -> Ciphertext:
-        if seat.me != study.lead:
-            return await select(seat, study, noise, v_j, b_j)
-        await seat.gather(jn.ScaleTerm)
-        pool = FullPool(v_j.key, await seat.once("zeros", lambda rng: v_j.key.full_obfuscators(rng, 2)))
-        await seat.send_sealed(jn.Scale(scale=Ciphertexts.outgoing([pool.encrypt(0, PARTIES)])))
-        return v_j.key.read(pool.encrypt(0, seat.me).use(), seat.me)
-
-    monkeypatch.setattr(jn, "select_scale", none)
-    study = proven_study(3, 60)
-    data = make_data(study, (10, 20, 30))
-    r = run(study, data)
-    left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
-    sd = math.sqrt(3) * FINE * public.joint_noise_of(study).largest_scale
-    assert 1e-6 < stats.chi2(60).cdf(((left / sd) ** 2).sum()) < 1 - 1e-6
+def _with_indicator(patch: pytest.MonkeyPatch, u: Sequence[int]) -> None:
+    """A Charlie who sends these numbers in place of a single 1."""
+    encrypt, slots = FullPool.encrypt, iter(u)
+    patch.setattr(
+        FullPool, "encrypt", lambda self, plain, to: encrypt(self, next(slots) if to == PARTIES else plain, to)
+    )
 
 
-def test_one_party_that_claims_the_fewest_records_and_no_scale_leaves_the_fine_noise_alone(
+def test_an_indicator_with_weights_shows_charlie_one_class_and_rho_hides_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As the statement says of rule breakers with "selected". Charlie and all others follow the protocol."""
-    select = jn.select_scale
+    """With u = (1, 2^40, 2^80) he would read every k_j out of one total."""
+    study = proven_study(3, 4)
+    data = make_data(study, (40, 20, 90))
+    opened: list[int] = []
+    decrypt = SecretKey.decrypt
 
-    async def nothing(seat: Seat, study: Study, noise: JointNoise, v_j: Ciphertext, b_j: int) -> Ciphertext:
-        if seat.me != "p2":
-            return await select(seat, study, noise, v_j, b_j)
-        pool = FullPool(v_j.key, await seat.once("mine", lambda rng: v_j.key.full_obfuscators(rng, 1)))
-        term = v_j * (1 << noise.largest_scale.bit_length())  # the offset alone, which makes b_j = 0
-        fresh = Ciphertexts.outgoing([pool.rerandomize(term, study.lead)])
-        await seat.send_sealed(jn.ScaleTerm(term=fresh), study.lead)
-        (scale,) = (await seat.receive(jn.Scale, study.lead)).scale.read(v_j.key, 1, study.lead)
-        return scale
+    def watched(self: SecretKey, c: Ciphertext) -> int:
+        opened.append(decrypt(self, c))
+        return opened[-1]
 
-    monkeypatch.setattr(jn, "select_scale", nothing)
-    study = proven_study(3, 60)
-    data = make_data(study, (20, 30, 10))
-    r = run(study, data)
-    left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
-    sd = math.sqrt(3) * FINE * public.joint_noise_of(study).largest_scale
-    assert 1e-6 < stats.chi2(60).cdf(((left / sd) ** 2).sum()) < 1 - 1e-6
+    def read() -> set[int]:
+        opened.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(SecretKey, "decrypt", watched)
+            _with_indicator(patch, (1, 2**40, 2**80))
+            with suppress(SumRefused):
+                run(study, data)
+        return {opened[-1] >> shift & (2**40 - 1) for shift in (0, 40, 80)}
+
+    classes = {SIZE_CLASSES + public.joint_noise_of(study).class_of(n) for n in (40, 20, 90)}
+    assert len(read() & classes) <= 1
+    # With rho taken out he reads all three.
+    monkeypatch.setattr(size_class, "select_class", _changed("rho << _CLASS_BITS", "0"))
+    assert read() == classes
 
 
-@pytest.mark.parametrize("rule", ["floor", "sizes"])
+# --- Who breaks the rules: the check carries the proof --------------------------------------------------
+
+
+def _claims(patch: pytest.MonkeyPatch, who: str, k: int) -> None:
+    """A party that sends this class in place of its own, and then accepts whatever is announced."""
+    select = size_class.select_class
+
+    async def lying(seat: Seat, study: Study, pool: FullPool, v_j: Ciphertext, k_j: int) -> int:
+        if seat.me != who:
+            return await select(seat, study, pool, v_j, k_j)
+        try:
+            return await select(seat, study, pool, v_j, k)
+        except SumRefused:
+            return k
+
+    patch.setattr(size_class, "select_class", lying)
+
+
+def _announces(patch: pytest.MonkeyPatch, k: int) -> None:
+    """A Charlie who announces this class, whatever was selected."""
+
+    async def lying(seat: Seat, study: Study, zeta: SecretKey) -> None:
+        await seat.receive(size_class.ClassTotal, study.lead)
+        await seat.broadcast(size_class.SizeClass.model_construct(k=k))
+
+    patch.setattr(size_class, "announce_class", lying)
+
+
+def _sent_shares(study: Study, data: dict[str, Dataset]) -> set[str]:
+    """Run until somebody refuses; return who had sent a share by then."""
+    table = Table(study.names)
+    with pytest.raises(SumRefused, match="asks for less noise than this party's records need") as caught:
+        run_in_memory(la, study, data, table=table)
+    assert not getattr(caught.value, "peer", "")  # nobody can tell who
+    return {message.source for message in table.passed if message.type == "Share"}
+
+
+@pytest.mark.parametrize("k", [5, 40, 127])
+def test_a_class_that_is_too_large_for_anybody_s_records_is_refused_before_a_share_leaves(
+    k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The smallest party, of 20 records and class 4, lies about its size; or Charlie about the total."""
+    study = proven_study(3, 4)
+    data = make_data(study, (22, 20, 21))  # all of class 4
+    with monkeypatch.context() as patch:
+        _claims(patch, "p1", k)
+        assert not _sent_shares(study, data) & {"p0", "p2"}
+    _announces(monkeypatch, k)
+    assert not _sent_shares(study, data)
+
+
+def test_a_number_that_is_no_class_is_charlie_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = proven_study(3, 4)
+    _announces(monkeypatch, 10**6)
+    with pytest.raises(ProtocolViolation) as caught:
+        run(study, make_data(study, (20, 30, 40)))
+    assert caught.value.peer == CHARLIE
+
+
+def test_the_second_smallest_party_s_class_is_refused_by_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = proven_study(3, 4)
+    _announces(monkeypatch, 8)  # that of 40 records
+    assert "p1" not in _sent_shares(study, make_data(study, (40, 20, 90)))
+
+
+def _left(r: Run, study: Study) -> float:
+    """The noise of a run whose classifiers are zero, over that which 20 records need."""
+    opened = opened_sum(r)
+    return math.sqrt(sum(v * v for v in opened) / len(opened)) / GRID / sd_by_scipy(study, "selected", 20)
+
+
+def test_the_check_carries_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the check, claims and indicators of any kind leave as much noise as p1's 20 records need, or no release.
+
+    Without it a claim of a hundred times the records leaves a hundredth of the noise, and nobody notices.
+    """
+    study = proven_study(3, 400, bits=1024)
+    data = make_data(study, (60, 20, 90))
+    without_classifiers(monkeypatch)
+    assert 0.9 < _left(run(study, data), study) < 1.1
+    for k in (0, 2, 4):  # a claim of fewer records: more noise than is needed
+        with monkeypatch.context() as patch:
+            _claims(patch, "p1", k)
+            assert _left(run(study, data), study) > 0.9
+    monkeypatch.setattr(size_class, "select_class", _changed("k > k_j", "False"))
+    with monkeypatch.context() as patch:
+        _announces(patch, 4 + 26)  # 2^(26/4), ninety times the records
+        assert _left(run(study, data), study) < 0.02
+
+
+async def _tells_each_its_own_class(table: Table, study: Study, sizes: Sequence[int]) -> None:
+    noise = public.joint_noise_of(study)
+    told = {n: size_class.SizeClass(k=noise.class_of(size)) for n, size in zip(study.names, sizes, strict=True)}
+    await tell_each(table, told)
+
+
+def test_parties_that_were_told_different_classes_open_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charlie tells each party its own class, which it accepts. What they open has too little noise for the smallest.
+
+    The masks follow from the class, so they do not cancel. With masks that do not, the sum opens.
+    """
+    study, sizes = proven_study(3, 400, bits=1024), (4000, 20, 4000)
+    data = make_data(study, sizes)
+    without_classifiers(monkeypatch)
+
+    def outcome() -> Run:
+        table = Table(study.names)
+
+        async def lying(seat: Seat, study: Study, zeta: SecretKey) -> None:
+            await seat.receive(size_class.ClassTotal, study.lead)
+            await _tells_each_its_own_class(table, study, sizes)
+
+        monkeypatch.setattr(size_class, "announce_class", lying)
+        return Run(study, data, table, run_in_memory(la, study, data, table=table))
+
+    with pytest.raises(RunFailed):
+        outcome()
+    share = public_scale.share_noisy
+    monkeypatch.setattr(
+        public_scale, "share_noisy", lambda seat, study, vector, bound_to: share(seat, study, vector, bound_to[:32])
+    )
+    assert _left(outcome(), study) < 0.7
+
+
+def test_a_charlie_who_selects_nobody_announces_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With u = 0 the offset is missing from the total."""
+    _with_indicator(monkeypatch, (0, 0, 0))
+    study = proven_study(3, 20)
+    with pytest.raises(SumRefused, match="no size class"):
+        run(study, make_data(study, (10, 20, 30)))
+
+
+@pytest.mark.parametrize("rule", ["selected", "floor", "sizes"])
 def test_charlie_and_a_party_that_break_the_rules_cannot_take_the_others_noise_off(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,7 +388,7 @@ def test_charlie_and_a_party_that_break_the_rules_cannot_take_the_others_noise_o
         if seat.me in known:  # the masks that p0 or Charlie can compute, of each honest party's share
             for liar, seed in (("p0", bound_to), (CHARLIE, b"")):
                 sign = 1 if participants.index(seat.me) < participants.index(liar) else -1
-                masks = mask(seat.shared_key(liar, b"zero" + seed), b"zero share", modulus, count)
+                masks = mask(seat.pair_key(liar, "shares of zero", context=seed), b"zero share", modulus, count)
                 known[seat.me] = [k + sign * m for k, m in zip(known[seat.me], masks, strict=True)]
         return zero_share(seat, participants, bound_to, modulus, count)
 
@@ -433,33 +404,8 @@ def test_charlie_and_a_party_that_break_the_rules_cannot_take_the_others_noise_o
     both = layout.unpack([(a + b) % modulus for a, b in zip(*rest.values(), strict=True)], modulus)
     honest = {name: data[name] for name in known}
     left = [v - e for v, e in zip(both[-d:], encoded_sum(study, honest, rule), strict=True)]
-    sd = sd_by_scipy(study, rule, 10) * GRID
+    sd = sd_by_scipy(study, rule, 20 if rule == "selected" else 10) * GRID
     assert 1e-6 < stats.chi2(d).cdf(sum((v / sd) ** 2 for v in left)) < 1 - 1e-6
     # The test can fail: with 30 % less or more.
     for off in (0.7, 1.3):
         assert not 1e-6 < stats.chi2(d).cdf(sum((off * v / sd) ** 2 for v in left)) < 1 - 1e-6
-
-
-def test_a_charlie_who_selects_nobody_gets_more_noise_and_not_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With u = 0 only the offset is left of the scale, and the offset is larger than any scale."""
-    encrypt = FullPool.encrypt
-    monkeypatch.setattr(FullPool, "encrypt", lambda self, plain, to: encrypt(self, 0 if to == PARTIES else plain, to))
-    study = proven_study(3, 20)
-    data = make_data(study, (10, 20, 30))
-    r = run(study, data)
-    left = np.array([v - e for v, e in zip(opened_sum(r), encoded_sum(study, data), strict=True)], dtype=np.float64)
-    assert np.std(left) > UNIT * public.joint_noise_of(study).largest_scale
-
-
-def test_by_default_there_is_no_indicator_to_check() -> None:
-    """Nothing proves that Charlie's encrypted indicator holds one 1. By default there is none, nor a lead's scale.
-
-    For "selected" the statement says what an indicator that is none does; the three tests above carry it out.
-    """
-    study = proven_study(3, 4, section="")
-    assert public.joint_noise_of(study).scale_rule == "floor"
-    data = make_data(study, (10, 20, 30))
-    about_scales = {"Indicator", "ScaleTerm", "Scale", "PermutedShares"}
-    assert not about_scales & {message.type for message in run(study, data).table.passed}
-    selected = proven_study(3, 4, "selected")
-    assert about_scales <= {message.type for message in run(selected, data).table.passed}

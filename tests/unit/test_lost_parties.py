@@ -9,8 +9,10 @@ import pytest
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed
 from masquerade_core.seat import Receive
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.messages import PARTIES
+from masquerade_host.named_messages import Beat, pack_beat
 from masquerade_host.session_messages import AllClosed
 from tests.host_helpers import World
 from tests.wired import Wired
@@ -91,7 +93,7 @@ def test_who_starts_again_is_told_that_it_is_too_late_and_is_lost_when_patience_
     wired = _wired()
     wired.restart("p3")
     wired.join("p3")
-    assert "the run has begun" in str(wired.errors["p3"])
+    assert "another process of this party" in str(wired.errors["p3"])
     assert CHARLIE not in wired.errors
     wired.pump(14, seconds=1.0)
     assert wired.answers[CHARLIE] == (b"hello", b"hello", None)
@@ -158,3 +160,22 @@ def test_a_run_closes_with_min_survivors_or_more(shown: int) -> None:
     else:
         assert isinstance(wired.errors["p1"], ProtocolViolation)
         assert "the words of 1 party; the study goes on with 2 or more" in str(wired.errors["p1"])
+
+
+@pytest.mark.parametrize("lie", ["acknowledgement", "deadline"])
+def test_a_false_acknowledgement_or_claim_loses_its_signer_alone(lie: str) -> None:
+    wired = _wired()
+    everybody = (*NAMES, CHARLIE)
+    endpoint = wired.parties["p3"]._endpoint
+    if lie == "acknowledgement":
+        beat = pack_beat(Beat((), 99, wired.parties["p3"]._lane.connection), everybody)
+        wired.links["p3"].sent.append(endpoint.seal(CHARLIE, "beat", beat))
+    else:
+        body = pack_abort(Abort(reason="deadline", blamed=("p1",), by="p3"), everybody)
+        wired.links["p3"].sent.append(endpoint.seal(CHARLIE, "abort", body))
+    wired.pump()
+    assert wired.errors.keys() == {"p3"}
+    assert wired.answers[CHARLIE] == (b"hello", b"hello", None)
+    wired.tell_all(b"news")
+    wired.pump()
+    assert wired.answers["p1"] == wired.answers["p2"] == (b"news",)

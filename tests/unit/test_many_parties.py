@@ -11,9 +11,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, verify
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, verify
 from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation
-from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.shown import coin_of, heard_by, shown_to, shows_all
 from masquerade_core.study import CHARLIE, Dropouts, Study
@@ -21,15 +20,16 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import run_id
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
 from masquerade_core.wire.proof import Judge
+from masquerade_host.dues import Wait
 from masquerade_host.named_messages import beats_every
 from masquerade_host.roster import check_size
-from masquerade_host.session_messages import AllClosed, Hello, Hellos, Roster
+from masquerade_host.session_messages import AllClosed, Hellos, Roster
 from masquerade_host.transcript import Transcript
 from masquerade_host.verifying import check_together, contradictions, read_folder
-from tests.host_helpers import VERSION, All, Hi, World
+from tests.host_helpers import All, Hi, World
 from tests.restarts import Group
 from tests.run_folders import resign, run_to_folders, silent_charlie, silent_party
-from tests.wired import Wired
+from tests.wired import Wired, hello_of
 
 K = 70
 KIND, NUMBER, BODY = 4, 5, 7  # in a frame's header
@@ -174,7 +174,7 @@ def test_up_to_65_parties_everybody_is_shown_everything() -> None:
 
 def another_hello(wired: Wired, name: str) -> bytes:
     """A hello that a party has signed for this study, as in an earlier attempt."""
-    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public, nonce=bytes(16)), CHARLIE)
+    body = hello_of(wired.world, name)
     session = wired.parties[name]
     return session._endpoint.__class__(name, session.study_id, wired.world.keys[name].signing, {CHARLIE: b""}).seal(
         CHARLIE, "hello", body
@@ -313,7 +313,7 @@ def test_two_parties_that_are_shown_two_roots_are_in_two_runs(wired: Wired) -> N
             return (data,)
         if fields[KIND] == "roster":
             told = decode(Roster, fields[BODY], CHARLIE)
-            body = Roster(hellos=(), box_key=told.box_key, nonce=told.nonce, root=tree[-1][0])
+            body = told.model_copy(update={"root": tree[-1][0]})
             fields[BODY] = encode(body, CHARLIE)
             run = run_id(wired.charlie.study_id, fields[BODY])
         else:
@@ -358,8 +358,9 @@ def test_who_is_never_shown_its_hellos_says_that_it_waits_for_charlie(wired: Wir
     )
     wired.join()
     assert wired.parties["p9"].missing() == (CHARLIE,)
-    wired.parties["p9"].patience = 5.0
-    wired.pump(5, seconds=1.9)
+    wired.parties["p9"]._wait = Wait(5.0, 5.0)
+    wired.parties["p9"]._wait.begin(wired.clock.now)
+    wired.pump(9, seconds=1.9)
     assert isinstance(wired.errors["p9"], DeadlinePassed)
     assert wired.errors["p9"].waited_for == (CHARLIE,)
 

@@ -272,6 +272,39 @@ def test_two_sums_that_both_fit_break_the_next_round(monkeypatch: pytest.MonkeyP
     assert _opened(LAYOUT, list(sums.seen[1].values())) is None
 
 
+@pytest.mark.parametrize("mutant", [False, True])
+def test_two_sums_with_one_check_value_break_the_next_round(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    """With kappa, Charlie can look for another sum that has the same check value. Here all sums have one.
+
+    Then nothing that he tells p2 and the others differs but the words.
+    """
+    monkeypatch.setattr(CheckKey, "of", lambda *_: 0)
+    if mutant:
+        hashed = tagged_hash
+
+        def forgetting(tag: str, *parts: bytes, key: bytes = b"", size: int = 32) -> bytes:
+            kept = (parts[0], *parts[2:]) if tag == "chain" else parts  # not the words
+            return hashed(tag, *kept, key=key, size=size)
+
+        monkeypatch.setattr(ms, "tagged_hash", forgetting)
+    sums = _sums(2)
+
+    def tell(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
+        told = messages.summed(t, layout, got)
+        other = changed(told, layout, lambda v: [v[0] + 1, *v[1:]])
+        assert (other.check, other.receipt) == (told.check, told.receipt)
+        return dict.fromkeys(got, told) | ({} if t else {"p2": other})
+
+    if mutant:
+        accepted = sums.run(_vectors(2), tell).accepted
+        assert accepted["p2"][0] != accepted["p1"][0]
+        assert accepted["p2"][1] == accepted["p1"][1] == _added(1)
+        return
+    with pytest.raises(RunFailed, match="not the sum of everybody's contributions"):
+        sums.run(_vectors(2), tell)
+    assert [len(accepted) for accepted in sums.accepted.values()] == [1, 1, 1, 1]
+
+
 # --- Charlie with K - 2 parties (16) -------------------------------------------------------------
 
 

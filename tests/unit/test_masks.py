@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
-from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.errors import LocalProtocolError, RunFailed, SumRefused
 from masquerade_core.rng import SystemRng
 
 RNG = SystemRng()
@@ -108,6 +108,20 @@ def test_marks_count_contributions(count: int) -> None:
     layout = Words(2, 2**20)
     with pytest.raises(RunFailed, match="not the sum of everybody's contributions"):
         layout.decode(layout.encode((1, 2)) * 2, count)
+
+
+@pytest.mark.parametrize("bound", [100, 2**40, 2**70])
+def test_every_mark_is_looked_at(bound: int) -> None:
+    layout = Words(3, bound)
+    sums = layout.add([layout.encode((1, 2, 3))] * 5)
+    assert layout.decode(sums, 5) == (5, 10, 15)
+    assert layout.marks == (2 if bound == 100 else 1)
+    for place in range(layout.marks):
+        for wrong in (4, 6):
+            other = sums.copy()
+            other[place] = wrong
+            with pytest.raises(SumRefused, match="not the sum of everybody's contributions"):
+                layout.decode(other, 5)
 
 
 def test_masked_words_are_uniform_whatever_they_hide() -> None:

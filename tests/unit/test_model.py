@@ -169,3 +169,11 @@ def test_weights_for_other_coordinates_are_bad_input(saved: dict[str, Any]) -> N
     other = shared((1, 2, 3, 4), Packing(4, 3 << 22, 512))
     with pytest.raises(BadInput, match="has 4 weights; its encoder and classes need 5"):
         model_from_json({**saved, "shares": other.to_json()})
+
+
+def test_a_file_whose_shares_do_not_add_up_is_bad_input(saved: dict[str, Any]) -> None:
+    """Whoever has the file has no run that could be started again."""
+    name, (first, *more) = next(iter(saved["shares"]["values"].items()))
+    saved["shares"]["values"][name] = [hex(int(first, 16) ^ 1 << 500), *more]
+    with pytest.raises(BadInput, match="do not add up"):
+        model_from_json(saved)

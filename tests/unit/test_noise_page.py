@@ -18,7 +18,7 @@ _MODULES = (discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian, s
 def test_every_sampler_and_every_protocol_is_on_the_page() -> None:
     functions = {name for module in _MODULES for name in module.__all__ if name.islower()}
     samplers = {name for name in functions if not name.endswith("tail_bound")}
-    assert len(samplers) == 8  # four of them, a single draw, a share's sigma and the closeness of two kinds of sum
+    assert len(samplers) == 7  # four of them, a single draw, a share's sigma and the closeness of a sum
     assert [name for name in sorted(samplers | set(PROTOCOLS)) if f"`{name}`" not in PAGE.text] == []
 
 

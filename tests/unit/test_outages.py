@@ -4,9 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from masquerade_core.errors import CannotConnect, DeadlinePassed, RunFailed
+from masquerade_core.errors import (
+    CannotConnect,
+    DeadlinePassed,
+    MasqueradeError,
+    ProtocolViolation,
+    Reported,
+    RunFailed,
+    StateCopied,
+)
 from masquerade_core.study import CHARLIE
-from masquerade_host.lane import MAX_KEPT, Lane
+from masquerade_core.wire.proof import Judge
+from masquerade_host.lane import MAX_KEPT, Lane, first_connection
 from masquerade_host.named_messages import Beat, pack_beat
 from masquerade_host.session_states import Turn
 from masquerade_host.transport import Arrival
@@ -218,8 +227,7 @@ def test_charlie_gives_up_before_a_party_does() -> None:
     for name in ("p1", "p3", CHARLIE):
         assert isinstance(error := wired.errors[name], DeadlinePassed)
         assert error.waited_for == ("p2",)
-    assert wired.parties["p1"].patience == 75
-    assert wired.charlie.patience == 60
+    assert (wired.charlie.allowance.frame, wired.charlie.allowance.of_charlie) == (60, 75)
 
 
 # --- The end --------------------------------------------------------------------------
@@ -334,19 +342,56 @@ def test_a_beat_of_another_connection_is_no_acknowledgement() -> None:
     assert hop.lane.taken == 0
 
 
-@pytest.mark.parametrize("source", ["p1", CHARLIE])
-def test_an_end_that_holds_more_than_was_sent_ends_the_run(source: str) -> None:
-    """Its own state, or the other one's, is older than it was: nobody can be blamed for it."""
-    wired = seated()
+def acknowledge(wired: Wired, source: str, got: int) -> str:
+    """Let an end of p1's hop say that it holds so many frames; return who hears it."""
     endpoint = wired.sessions[source]._endpoint
-    beat = pack_beat(Beat((), 5, wired.parties["p1"]._lane.connection), EVERYBODY)
+    beat = pack_beat(Beat((), got, wired.parties["p1"]._lane.connection), EVERYBODY)
     if source == CHARLIE:
         wired.links["p1"].inbox.append(endpoint.seal("p1", "beat", beat))
     else:
         wired.link.inbox.append(Arrival("p1", wired.routes["p1"], endpoint.seal(CHARLIE, "beat", beat)))
-    wired.pump(2)
-    assert isinstance(error := wired.errors["p1" if source == CHARLIE else CHARLIE], RunFailed)
-    assert "holds 5 frames of this run" in error.message
+    wired.pump(3)
+    return "p1" if source == CHARLIE else CHARLIE
+
+
+@pytest.mark.parametrize("source", ["p1", CHARLIE])
+def test_who_acknowledges_what_was_never_sent_is_at_fault_and_nobody_else_is_named(source: str) -> None:
+    wired = seated()
+    finder = acknowledge(wired, source, 5)
+    error = wired.errors[finder]
+    assert isinstance(error, ProtocolViolation)
+    assert error.peer == source
+    (beat,) = error.frames  # the evidence: its signer's own words
+    assert Judge(wired.world.study, wired.charlie.run, wired.charlie.study_id).signer_of(beat) == source
+    for name in ("p2", "p3"):
+        word = wired.errors[name]
+        assert isinstance(word, Reported)
+        assert (word.said_by, word.accused) == (finder, (source,))
+
+
+@pytest.mark.parametrize("source", ["p1", CHARLIE])
+def test_a_process_that_was_started_again_does_not_blame_the_other_end_alone(source: str) -> None:
+    """Its own journal may be an old copy, which lacks frames that were sent."""
+    wired = seated()
+    finder = "p1" if source == CHARLIE else CHARLIE
+    wired.sessions[finder].steps.passed = 1
+    assert acknowledge(wired, source, 5) == finder
+    for name in ("p1", "p2", "p3", CHARLIE):
+        assert isinstance(error := wired.errors[name], StateCopied)
+        assert set(error.copied) == {"p1", CHARLIE}
+        assert error.exit_code == 1
+
+
+@pytest.mark.parametrize("source", ["p1", CHARLIE])
+def test_who_holds_less_than_before_has_an_old_state_and_is_not_at_fault(source: str) -> None:
+    wired = seated()
+    if source == CHARLIE:
+        wired.say("p1")
+    wired.pump(4, seconds=1.0)
+    acknowledge(wired, source, 0)
+    for name in ("p1", "p2", "p3", CHARLIE):
+        assert isinstance(error := wired.errors[name], StateCopied)
+        assert error.copied == (source,)
 
 
 def test_frames_on_a_connection_that_was_replaced_are_ignored() -> None:
@@ -357,6 +402,30 @@ def test_frames_on_a_connection_that_was_replaced_are_ignored() -> None:
     wired.link.inbox.append(Arrival("p1", old, b"garbage"))
     wired.pump(2)
     assert not wired.errors
+    all_close(wired)
+
+
+@pytest.mark.parametrize("of", ["this process", "the process before"])
+def test_a_beat_of_an_older_connection_takes_no_seat(of: str) -> None:
+    """It comes behind those of a newer connection, and by a way that Charlie never heard before."""
+    wired = seated(60.0)
+    before = wired.parties["p1"]._lane.connection
+    wired.pump(8, seconds=1.0)
+    for _ in range(2):
+        wired.cut("p1")
+        if of == "the process before":
+            wired.parties["p1"]._lane.connection = first_connection()
+        wired.pump(6, seconds=0.25)
+    last = wired.parties["p1"]._lane.connection
+    for number in {before, last - 1}:
+        late = wired.parties["p1"]._endpoint.seal(CHARLIE, "beat", pack_beat(Beat((), 1, number), EVERYBODY))
+        wired.link.inbox.append(Arrival("p1", b"late %d" % number, late))
+    wired.pump(2)
+    assert wired.charlie._hops["p1"].route == wired.routes["p1"]
+    wired.say("p1", b"after")
+    wired.pump(2)
+    wired.expect(CHARLIE, "Hi", ("p1",))
+    assert wired.answers[CHARLIE] == (b"after",)
     all_close(wired)
 
 
@@ -389,13 +458,15 @@ def test_a_lane_sends_nothing_before_the_other_end_has_said_what_it_holds(lane: 
     assert (it.kept, it.acknowledged, it.sent, it.all_acknowledged) == (0, 3, 3, True)
 
 
-@pytest.mark.parametrize("got", [0, 3])
-def test_a_lane_notices_that_an_end_has_forgotten_something(lane: tuple[Lane, list[bytes]], got: int) -> None:
+@pytest.mark.parametrize(("got", "error"), [(0, StateCopied), (3, ProtocolViolation)])
+def test_a_lane_notices_an_acknowledgement_that_cannot_be(
+    lane: tuple[Lane, list[bytes]], got: int, error: type[MasqueradeError]
+) -> None:
     it, _ = lane
     it.put(b"a")
     it.put(b"b")
     it.hear(1)
-    with pytest.raises(RunFailed, match="older than it was"):
+    with pytest.raises(error):
         it.hear(got)
 
 

@@ -16,6 +16,7 @@ from masquerade_core.wire.header import head_of
 from masquerade_core.wire.messages import Message
 from masquerade_core.wire.proof import Judge, proves
 from masquerade_core.wire.relay import pack_boxes
+from masquerade_host.named_messages import Beat, pack_beat
 from masquerade_host.seen import shown_for
 from masquerade_host.verdicts import whom_all_wait_for
 from masquerade_protocols.blocks.coin_toss import Commitment
@@ -67,13 +68,16 @@ class Pen:
 # --- What proves a fault -------------------------------------------------------------
 
 
-def test_two_different_frames_of_one_number_convict_and_one_frame_twice_does_not(world: World, judge: Judge) -> None:
+def test_two_different_frames_of_a_partys_number_show_a_copied_state_and_one_frame_twice_does_not(
+    world: World, judge: Judge
+) -> None:
     one, two = Pen(world, "p1").message(), Pen(world, "p1").message(OTHER)
-    assert judge.of((one, two)).culprit == "p1"
-    assert proves((one, two), world.study, RUN, BEFORE) == "p1"
-    assert proves((one, one), world.study, RUN, BEFORE) is None
+    found = judge.of((one, two))
+    assert (found.culprit, found.named, found.copied) == ("", (), "p1")
+    assert proves((one, two), world.study, RUN, BEFORE) is None
     pen = Pen(world, "p1")
-    assert judge.of((pen.message(), pen.message(OTHER))).culprit == ""
+    for frames in [(one, one), (pen.message(), pen.message(OTHER))]:
+        assert judge.of(frames).copied == ""
 
 
 def test_charlie_counts_on_each_hop_and_his_broadcasts(world: World, judge: Judge) -> None:
@@ -121,6 +125,7 @@ def test_what_is_signed_for_another_purpose_proves_nothing(world: World, judge: 
         ("roster", "", b"\x80", CHARLIE),
         ("closed", "", b"\x80", CHARLIE),
         ("beat", "", b"\x80", CHARLIE),
+        ("beat", "Masked", pack_beat(Beat(), EVERYBODY), CHARLIE),
         ("abort", "", b"\x80", CHARLIE),
         ("hello", "refusal", b"\x80", CHARLIE),
         ("hello", "x", b"\x80", CHARLIE),

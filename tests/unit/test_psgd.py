@@ -27,6 +27,7 @@ from masquerade_protocols.baselines.gop import gop_minimiser
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.layouts import as_packing
+from masquerade_protocols.blocks.noise_shares import kept, to_keep
 from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule
@@ -241,7 +242,7 @@ def _contributed(study: Study, variant: psgd_schedule.Variant, monkeypatch: pyte
 
     with monkeypatch.context() as patch:
         patch.setattr(ss.PaillierPartySums, "open_sum", watched)
-        patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, F: (0,) * study.d)
+        patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, **_public: (0,) * study.d)
         descend(study, make_data(study, (250,) * study.K), variant)
     return {name: vectors[1:] for name, vectors in seen.items()}
 
@@ -328,7 +329,11 @@ def test_a_gradient_leaves_its_party_under_noise_only(monkeypatch: pytest.Monkey
 
     def bare() -> list[bool]:
         r = descend(study, data)
-        return [seen[name, t + 1] == drawn(r.table, name, f"gradient {t}") for name in study.names for t in range(2)]
+        return [
+            seen[name, t + 1] == tuple(kept(drawn(r.table, name, f"gradient {t}")))
+            for name in study.names
+            for t in range(2)
+        ]
 
     monkeypatch.setattr(ss.PaillierPartySums, "open_sum", watched)
     assert not any(bare())
@@ -360,8 +365,9 @@ def test_the_layout_is_wide_enough_for_the_longest_gradients() -> None:
     bound = psgd_schedule.layout(study, quiet, N, 0).bound
     assert N * F + study.K / 2 <= bound <= N * F + 3 * study.K  # half a unit of rounding and noise of one unit a party
     assert psgd_schedule.layout(study, psgd_schedule.psgd(study, N), N, 0).bound > bound
-    encoded = psgd._encode_gradient(np.array([1e9]), N, Fraction(1), psgd_schedule.FRACTION_BITS)
-    assert encoded == (N * F,)
+    for machine in (True, False):
+        encoded = psgd._encode_gradient(np.array([1e9]), N, Fraction(1), psgd_schedule.FRACTION_BITS, machine=machine)
+        assert encoded.tolist() == [N * F]
     assert descend(study, data).w.shape == (1,)
 
 
@@ -403,7 +409,7 @@ def test_a_gradient_is_rounded_to_the_grid_and_clipped_to_its_bound() -> None:
     for norm in (0.0, 1e-12, 0.3, 6.9, 7.0, 7.1, 1e6):
         g = rng.normal(size=8)
         g *= norm / np.linalg.norm(g)
-        back = np.array(psgd._encode_gradient(g, 7, Fraction(1), psgd_schedule.FRACTION_BITS)) / F
+        back = psgd._encode_gradient(g, 7, Fraction(1), psgd_schedule.FRACTION_BITS, machine=True) / F
         np.testing.assert_allclose(back, g * min(1.0, 7 / norm) if norm else g, rtol=0, atol=0.5001 / F)
 
 
@@ -435,8 +441,8 @@ def test_a_replay_notices_a_changed_draw(label: str) -> None:
 
     value = entry(other).answer
     if label.startswith("gradient"):
-        first, *others = unpack_plain(entry(r).answer)
-        value = pack_plain((first + 1, *others))
+        first, *others = kept(unpack_plain(entry(r).answer)).tolist()
+        value = pack_plain(to_keep(np.array([first + 1, *others])))
     changed = [Entry(e.effect, value) if e == entry(r) else e for e in r.table.journal("p1")]
     with pytest.raises(LocalProtocolError, match="replay"):
         replay(psgd.party(r.table.seat("p1"), study, data["p1"]), changed)

@@ -58,7 +58,7 @@ def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(ss.PaillierPartySums, "open_sum", watched)
-        patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, F: (0,) * study.d)
+        patch.setattr(psgd, "_gradient", lambda study, _data, _w, _rng, **_public: (0,) * study.d)
         descend(study, make_data(study, (sizes,) * study.K))
     N = sizes * study.K
     unit = 2 ** psgd_schedule.fraction_bits(study, psgd_schedule.psgd(study, N), N)

@@ -61,6 +61,19 @@ def test_a_sum_is_made_again_without_the_silent_and_all_others_go_on() -> None:
     assert run.table.now == 2 * 5.0
 
 
+def test_the_rosters_first_party_may_be_lost_too() -> None:
+    """It told everybody kappa, and adds the constant of the check value; the first that is left does that after it."""
+    run = RetriedSums.of(losing_study(), rounds=3)
+    run.run(silent={"p0": Silence("Masked", 1), "p1": Silence("Masked", 3)})
+    expected = [
+        run.added(dict.fromkeys(run.study.names, 0)),
+        run.added(dict.fromkeys(("p1", "p2", "p3", "p4"), 2)),
+        run.added(dict.fromkeys(("p2", "p3", "p4"), 4)),
+    ]
+    assert [run.accepted[name] for name in ("p2", "p3", "p4")] == [expected] * 3
+    assert run.errors == {}
+
+
 @pytest.mark.parametrize(
     ("silent", "words"),
     [
@@ -230,7 +243,7 @@ def test_the_noise_has_the_law_that_t_plus_r_sums_of_s_parties_ask_for(monkeypat
     """K = 5, c = 1, s = 3, T = R = 6: after two losses, three parties' shares are on each sum, and two are enough."""
     T, d = 6, 150
     study = losing_study("dp-gd", 5, d, survivors=3, retries=6, colluders=1, section=PLAIN.format(T), epsilon=0.5)
-    monkeypatch.setattr(dp_gd.Descent, "gradient", lambda _self, _data: (0,) * d)
+    monkeypatch.setattr(dp_gd.Descent, "gradient", lambda _self, _data: np.zeros(d, dtype=np.int64))
     rngs: dict[str, Rng] = {name: SimulationRng(11, name) for name in (*study.names, CHARLIE)}
     table = Table(study.names, rngs, silent={"p3": Silence("Masked", 1), "p4": Silence("Masked", 2)})
     run_in_memory(dp_gd, study, make_data(study, (10,) * 5), table=table)

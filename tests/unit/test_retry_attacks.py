@@ -5,7 +5,6 @@ Charlie may claim that a party is silent when it is not. He knows the code and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 from typing import Any
 
@@ -22,8 +21,8 @@ from masquerade_core.wire.messages import PARTIES
 from masquerade_protocols.blocks import masked_messages as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.descent import relay_and_count
-from masquerade_protocols.blocks.layouts import as_words
-from masquerade_protocols.blocks.noise_shares import with_fresh_noise
+from masquerade_protocols.blocks.layouts import Layout, as_words
+from masquerade_protocols.blocks.noise_shares import FreshNoise, kept
 from masquerade_protocols.blocks.survivors import Outcome, Survivors
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.schedule import layout, noise_of
@@ -269,12 +268,13 @@ def test_a_lie_about_a_dropout_shows_no_vector_under_less_noise_than_two_release
 ) -> None:
     """Charlie has the sum over all and the sum without p4. Their difference is p4's gradient, and noise."""
     if mutant:
-        shares: dict[tuple[int, ...], list[int]] = {}
+        shares: dict[tuple[int, ...], Any] = {}
+        fresh = FreshNoise.on
 
-        def stale(own: Sequence[int], unused: Iterator[int]) -> list[int]:
-            return shares.setdefault(tuple(own), with_fresh_noise(own, unused))
+        def stale(self: FreshNoise, own: Any, layout: Layout) -> Any:
+            return shares.setdefault(tuple(own), fresh(self, own, layout))
 
-        monkeypatch.setattr(dp_gd, "with_fresh_noise", stale)
+        monkeypatch.setattr(FreshNoise, "on", stale)
     d = 300
     study = losing_study("dp-gd", 5, d, section="rounds = 1\nclip = 0.5\nlearning_rate = 1.0")
     data, sums = make_data(study, (20,) * 5), []
@@ -298,7 +298,7 @@ def test_a_lie_about_a_dropout_shows_no_vector_under_less_noise_than_two_release
     with _stuck_or_done():
         instead = {CHARLIE: charlie(table.seat(CHARLIE), study), "p4": left_out()}
         run_in_memory(dp_gd, study, data, table=table, instead=instead)
-    alone = sums[0] - sums[1] - np.array(drawn(table, "p4", "gradient 0"), dtype=float)
+    alone = sums[0] - sums[1] - kept(drawn(table, "p4", "gradient 0")).astype(float)
     share, release = float(noise_of(study).share), study.honest * float(noise_of(study).share) ** 2
     variance = float((alone**2).mean())
     if mutant:

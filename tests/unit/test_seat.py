@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from masquerade_core.crypto.boxes import BoxKey
+from masquerade_core.crypto.boxes import seal
 from masquerade_core.crypto.paillier import FullPool
+from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Effect, Join, Once, Receive, Release, Seat, Send, Stage
@@ -202,7 +203,7 @@ def test_nobody_talks_or_listens_before_joining() -> None:
     calls: tuple[Callable[[], object], ...] = (
         lambda: alice.seal(SimulationRng(0), CHARLIE, b"x"),
         lambda: alice.unseal(bytes(50), length=2),
-        lambda: alice.shared_key("bob", b"x"),
+        lambda: alice.pair_key("bob", "x"),
     )
     for call in calls:
         with pytest.raises(LocalProtocolError, match="before it joined"):
@@ -284,9 +285,9 @@ def test_boxes_out_of_order_are_not_heard(alice: Seat, bob: Seat) -> None:
 
 
 def test_ones_own_box_does_not_come_back_as_the_peers(alice: Seat) -> None:
-    # A box key is symmetric between two parties: alice can open what she sealed for bob.
+    # Each direction has a key of its own: alice cannot take what she sealed for bob for his.
     mine = sealed(alice, Hush(word="canary"))["bob"]
-    assert "another turn" in not_heard(alice, mine, "bob").message
+    assert "does not open" in not_heard(alice, mine, "bob").message
 
 
 def test_a_box_of_another_type_is_not_heard(alice: Seat, bob: Seat) -> None:
@@ -306,12 +307,11 @@ def test_a_changed_box_is_not_heard(alice: Seat, bob: Seat) -> None:
 
 
 def test_garbage_in_a_good_box_of_this_turn_names_the_sender_for_charlie_cannot_make_one(bob: Seat) -> None:
-    key = BoxKey(SimulationRng("alice", "box").bytes(32))
-    to = BoxKey(SimulationRng("bob", "box").bytes(32)).public
+    key = joined("alice", NAMES).pair_key("bob", "sealed message", sender="alice")
     garbage = pack_envelope("alice", "bob", "Hush", 0, b"canary")
-    not_heard(joined("bob", NAMES), key.seal(to, garbage, NONCE), "alice", proved=True)
+    not_heard(joined("bob", NAMES), seal(key, garbage, NONCE), "alice", proved=True)
     for plain in (b"", b"canary"):  # for all bob can tell, Charlie may have sent an old box of alice's again
-        not_heard(joined("bob", NAMES), key.seal(to, plain, NONCE), "alice")
+        not_heard(joined("bob", NAMES), seal(key, plain, NONCE), "alice")
 
 
 def test_sealed_messages_are_counted_for_each_pair(alice: Seat, bob: Seat) -> None:
@@ -344,15 +344,23 @@ def test_a_sealed_value_of_another_length_is_refused(alice: Seat, charlie: Seat,
         charlie.unseal(alice.seal(SimulationRng(1), CHARLIE, b"12345"), length=length)
 
 
-def test_pair_keys_are_bound_to_the_pair_the_run_and_the_label(alice: Seat, bob: Seat) -> None:
-    common = alice.shared_key("bob", b"x")
-    assert common == bob.shared_key("alice", b"x")
-    others = [
-        alice.shared_key("bob", b"y"),
-        alice.shared_key("eve", b"x"),
-        joined("alice", NAMES, bytes(16)).shared_key("bob", b"x"),
-    ]
-    assert len({common, *others}) == 4
+def test_pair_keys_are_bound_to_the_pair_the_run_the_purpose_the_direction_and_the_context(
+    alice: Seat, bob: Seat, charlie: Seat
+) -> None:
+    def all_of(seat: Seat, peer: str) -> list[bytes]:
+        return [
+            seat.pair_key(peer, "x"),
+            seat.pair_key(peer, "y"),
+            seat.pair_key(peer, "x", sender="alice"),
+            seat.pair_key(peer, "x", sender=peer if seat.me == "alice" else seat.me),
+            seat.pair_key(peer, "x", context=b"z"),
+        ]
+
+    common = all_of(alice, "bob")
+    assert common == all_of(bob, "alice")
+    assert alice.pair_key(CHARLIE, "x") == charlie.pair_key("alice", "x")
+    others = [alice.pair_key("eve", "x"), joined("alice", NAMES, bytes(16)).pair_key("bob", "x")]
+    assert len({*common, *others, alice.pair_key(CHARLIE, "x")}) == 8
 
 
 def test_a_seat_draws_through_once_alone(alice: Seat) -> None:

@@ -5,20 +5,23 @@ from collections.abc import Sequence
 import msgpack
 import pytest
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, BoxKey, SigningKey
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey
+from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.errors import (
     BadInput,
     BudgetExceeded,
     CannotConnect,
+    ClaimRefuted,
     DeadlinePassed,
     LocalProtocolError,
     MasqueradeError,
     ProtocolViolation,
     Reported,
     RunFailed,
+    StateCopied,
 )
 from masquerade_core.rng import SystemRng
-from masquerade_core.seat import Join, Progress, Release, Send, Stage
+from masquerade_core.seat import Progress, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
@@ -29,15 +32,17 @@ from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, Beat, pack_abort, pack_beat, read_abort, read_beat
 from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
-from masquerade_host.session_messages import AllClosed, Closed, Fields, Hello, Roster
+from masquerade_host.session_messages import AllClosed, Closed, Fields, Roster
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import Relayed
 from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import abort_of
+from tests.helpers import joining
 from tests.host_helpers import VERSION, World, new_keys
-from tests.wired import Wired
+from tests.wired import Wired, hello_of, roster_of
 
-EVERYBODY = ("p1", "p2", "p3", CHARLIE)
+NAMES = ("p1", "p2", "p3")
+EVERYBODY = (*NAMES, CHARLIE)
 
 
 @pytest.fixture
@@ -94,7 +99,7 @@ def test_a_run_has_another_id_if_only_one_nonce_differs(world: World, name: str)
     for nonce in (b"a" * 16, b"b" * 16, b"a" * 16):
         wired = Wired(world)
         for who in EVERYBODY:
-            wired.begin(who, Join(BoxKey(bytes(31) + b"1").public, nonce if who == name else bytes(16)))
+            wired.begin(who, joining(who, nonce if who == name else bytes(16), BoxKey(who.encode().ljust(32))))
         wired.pump()
         runs.append(wired.charlie.run)
     assert runs[0] == runs[2] != runs[1]
@@ -259,7 +264,7 @@ def test_charlie_cannot_exchange_a_partys_box_key(
     """He signs the roster, but not what the others have said of themselves. Without that he would have p2's masks."""
     if mutant:
         monkeypatch.setattr("masquerade_core.wire.frames.verify", lambda *_: True)
-    evil = BoxKey(SystemRng().bytes(32)).public
+    evil = BoxKey(SystemRng().bytes(32))
     study_id = wired.charlie.study_id
     charlie = Endpoint(CHARLIE, study_id, wired.world.keys[CHARLIE].signing, {"p1": wired.world.keys["p1"].public.sign})
 
@@ -273,16 +278,16 @@ def test_charlie_cannot_exchange_a_partys_box_key(
         if frame.kind != "roster":
             return (charlie.seal("p1", frame.kind, frame.body),)
         roster = decode(Roster, frame.body, CHARLIE)
-        hello = encode(Hello(version=VERSION, box_key=evil, nonce=bytes(16)), CHARLIE)
+        hello = hello_of(wired.world, "p2", evil)
         forged = Endpoint("p2", study_id, wired.world.keys[CHARLIE].signing, {CHARLIE: b""})
         hellos = (roster.hellos[0], forged.seal(CHARLIE, "hello", hello), roster.hellos[2])
-        body = encode(Roster(hellos=hellos, box_key=roster.box_key, nonce=roster.nonce), "p1")
+        body = encode(roster.model_copy(update={"hellos": hellos}), "p1")
         return (charlie.broadcast("roster", body),)
 
     wired.tamper = exchange
     wired.join()
     if mutant:
-        assert dict(wired.answers["p1"][0])["p2"] == evil
+        assert dict(wired.answers["p1"][0])["p2"] == evil.public
         return
     error = wired.errors["p1"]
     assert isinstance(error, ProtocolViolation)
@@ -296,7 +301,7 @@ def test_a_roster_is_complete_and_of_this_run_and_holds_ones_own_hello(wired: Wi
     charlies = wired.world.keys[CHARLIE]
     hellos = [hop.hello for hop in wired.charlie._hops.values()]
     own = wired.world.keys["p1"].signing
-    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public, nonce=bytes(16)), CHARLIE)
+    body = hello_of(wired.world, "p1")
     if change == "short":
         hellos = hellos[:2]
     elif change == "own hello of before":
@@ -304,8 +309,7 @@ def test_a_roster_is_complete_and_of_this_run_and_holds_ones_own_hello(wired: Wi
     else:
         theirs = wired.world.keys["p2"].signing
         hellos[1] = Endpoint("p2", bytes(16), theirs, {CHARLIE: b""}).seal(CHARLIE, "hello", body)
-    key = BoxKey(SystemRng().bytes(32)).public
-    roster = Roster(hellos=tuple(h for h in hellos if h), box_key=key, nonce=bytes(16))
+    roster = roster_of(wired.world, [h for h in hellos if h])
     endpoint = Endpoint(CHARLIE, p1.run, charlies.signing, {"p1": own.public})
     wired.links["p1"].inbox.append(endpoint.broadcast("roster", encode(roster, "p1")))
     wired.pump(1)
@@ -363,11 +367,11 @@ def test_a_party_that_starts_anew_after_the_roster_ends_nothing_and_is_told_why(
     first, link, route = seated.parties["p1"], seated.links["p1"], seated.routes["p1"]
     study = seated.world.changed("epsilon = 1.0", "epsilon = 2.0") if other == "study" else None
     seated.restart("p1", study, "9.9.9" if other == "version" else None)
-    seated.begin("p1", Join(BoxKey(SystemRng().bytes(32)).public, bytes(16)))
+    seated.begin("p1", joining("p1", bytes(16)))
     seated.pump(4)
     (name, error) = seated.errors.popitem()
     wanted = {
-        "run": (RunFailed, "the run has begun with another process of this party"),
+        "run": (RunFailed, "another process of this party has its place"),
         "study": (BadInput, "differs from Charlie's in: privacy.epsilon"),
         "version": (BadInput, "9.9.9"),
     }
@@ -601,7 +605,9 @@ def test_a_frame_that_comes_twice_counts_once(seated: Wired) -> None:
 
 
 @pytest.mark.parametrize("source", ["p1", CHARLIE])
-def test_two_frames_of_one_number_prove_their_signers_fault(seated: Wired, source: str) -> None:
+def test_two_frames_of_one_number_prove_charlies_fault_and_for_a_party_that_its_state_may_be_copied(
+    seated: Wired, source: str
+) -> None:
     to = "p1" if source == CHARLIE else None
     seated.say(source, b"one", to=to)
     seated.pump(1)
@@ -612,8 +618,15 @@ def test_two_frames_of_one_number_prove_their_signers_fault(seated: Wired, sourc
         seated.links["p1"].inbox.append(two)
     else:
         hand(seated, "p1", two)
-    violated(seated, source, shown=True)
-    assert "signed two frames for one place" in seated.errors[CHARLIE if source == "p1" else "p1"].message
+    if source == CHARLIE:
+        violated(seated, source, shown=True)
+        assert "signed two frames for one place" in seated.errors["p1"].message
+        return
+    seated.pump(3)
+    for name in EVERYBODY:
+        error = seated.errors[name]
+        assert isinstance(error, StateCopied)  # two processes with one state would do the same
+        assert (error.copied, error.said_by, len(error.frames)) == (("p1",), "", 2)
 
 
 def test_a_dropped_frame(seated: Wired) -> None:
@@ -635,7 +648,7 @@ def test_a_hello_of_another_type_is_its_senders_fault(wired: Wired, kind: str) -
     """Charlie would put it into the roster, and every party would blame Charlie for it."""
     wired.join("p2", "p3", CHARLIE)
     p1 = wired.parties["p1"]
-    body = encode(Hello(version=VERSION, box_key=BoxKey(SystemRng().bytes(32)).public, nonce=bytes(16)), CHARLIE)
+    body = hello_of(wired.world, "p1")
     hand(wired, "p1", p1._endpoint.seal(CHARLIE, "hello", body, type=kind))
     turned_away(wired)
 
@@ -716,7 +729,7 @@ def test_what_charlie_may_not_say_in_the_middle(seated: Wired, kind: str) -> Non
     """A second roster would exchange keys; a close would end a role that is not done."""
     endpoint = seated.charlie._endpoint
     hellos = tuple(h.hello for h in seated.charlie._hops.values() if h.hello)
-    body = encode(Roster(hellos=hellos, box_key=BoxKey(SystemRng().bytes(32)).public, nonce=bytes(16)), "p1")
+    body = encode(roster_of(seated.world, hellos), "p1")
     match kind:
         case "hello":
             frame = endpoint.seal("p1", "hello", b"\x80")
@@ -774,9 +787,9 @@ def test_a_kind_that_is_not_a_partys_to_send(seated: Wired, kind: str) -> None:
     ],
 )
 def test_an_abort_that_blames_a_stranger_or_nobody_or_is_nobodys(seated: Wired, blamed: bytes, by: bytes) -> None:
-    body = msgpack.packb({"reason": "deadline", "blamed": blamed, "by": by, "frames": ()})
+    body = msgpack.packb({"reason": "left", "blamed": blamed, "by": by, "frames": ()})
     seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", body))
-    violated(seated, shown=blamed != b"\x00")
+    violated(seated, shown=True)
 
 
 def test_a_party_blames_charlie_for_what_charlie_sends(seated: Wired) -> None:
@@ -931,7 +944,7 @@ def test_a_role_that_hangs_is_named_though_its_heart_beats(seated: Wired) -> Non
     seated.expect(CHARLIE, "Hi", ("p1", "p3"))
     seated.expect("p1", "Secret", ("p2",), sealed=True)
     seated.say("p3")
-    seated.pump(30, seconds=0.25)
+    seated.pump(34, seconds=0.25)
     late(seated, EVERYBODY, ("p2",))
 
 
@@ -945,32 +958,100 @@ def test_charlie_follows_who_waits_for_whom(seated: Wired) -> None:
     late(seated, EVERYBODY, ("p2",))
 
 
-def test_two_who_wait_for_each_other_are_both_named(seated: Wired) -> None:
+def test_of_two_who_wait_for_each_other_none_is_named(seated: Wired) -> None:
+    """A sealed message passes through Charlie's hands, and each of the two may say what it likes."""
     seated.expect("p1", "Secret", ("p2",), sealed=True)
     seated.expect("p2", "Secret", ("p1",), sealed=True)
-    seated.pump(33, seconds=0.25)  # Charlie's role waits for nobody, so it is a party that gives up, after 7.5 s
-    late(seated, ("p3", CHARLIE), ("p1", "p2"))
+    seated.pump(40, seconds=0.25)  # Charlie's role waits for nobody, so it is a party that gives up, after 7.5 s
+    late(seated, EVERYBODY, ())
 
 
-def test_a_party_that_waited_in_vain_does_not_choose_whom_charlie_names(seated: Wired) -> None:
-    """He begins with those whom his own role waits for: p3, and not p2, whom p1 complains of."""
+def claim(wired: Wired, source: str, *blamed: str) -> None:
+    """Let somebody say that these did not answer in time."""
+    body = pack_abort(Abort(reason="deadline", blamed=blamed, by=source), EVERYBODY)
+    if source == CHARLIE:
+        for name in NAMES:
+            wired.links[name].inbox.append(wired.charlie._endpoint.seal(name, "abort", body))
+    else:
+        wired.links[source].sent.append(wired.parties[source]._endpoint.seal(CHARLIE, "abort", body))
+    wired.pump(3)
+
+
+def claimant_alone(error: MasqueradeError, claimant: str) -> None:
+    """The claim is dropped, and whoever made it is named alone."""
+    assert isinstance(error, ClaimRefuted)
+    assert (error.said_by, error.accused, error.exit_code) == (claimant, (), 1)
+    assert not any(name in error.message for name in EVERYBODY if name != claimant)
+
+
+@pytest.mark.parametrize("blamed", ["p2", CHARLIE])
+def test_a_claim_that_charlies_clock_refutes_names_whoever_makes_it_alone(seated: Wired, blamed: str) -> None:
+    """Charlie's role waits for p3, but not for long: neither p3 nor the one whom p1 names is named."""
     seated.expect(CHARLIE, "Hi", ("p3",))
     seated.pump(2, seconds=0.25)
-    abort = Abort(reason="deadline", blamed=("p2",), by="p1")
-    seated.links["p1"].sent.append(seated.parties["p1"]._endpoint.seal(CHARLIE, "abort", pack_abort(abort, EVERYBODY)))
-    seated.pump(3)
-    late(seated, EVERYBODY, ("p3",))
-    error = seated.errors[CHARLIE]
-    assert isinstance(error, DeadlinePassed)
-    assert error.said_by == "p1"
+    claim(seated, "p1", blamed)
+    claimant_alone(seated.errors[CHARLIE], "p1")
+    for name in ("p2", "p3"):
+        assert str(seated.errors[name]) == "p1 left the run before its end"
 
 
-def test_a_circle_that_charlie_is_in_is_named_whole(seated: Wired) -> None:
+def test_a_claim_late_in_the_run_is_refuted_by_what_the_party_said_itself(seated: Wired) -> None:
+    seated.pump(40, seconds=0.25)
+    seated.expect("p1", "Secret", ("p2",), sealed=True)
+    seated.pump(8, seconds=0.25)
+    claim(seated, "p1", "p2")
+    claimant_alone(seated.errors[CHARLIE], "p1")
+
+
+def test_a_claim_that_charlie_cannot_check_is_the_partys_word(seated: Wired) -> None:
+    """Its beats say for as long as the deadline that it waits for Charlie, and it ends the run in its own name."""
+    seated.expect("p1", "News", (CHARLIE,), broadcast=True)
+    seated.pump(40, seconds=0.25)
+    late(seated, EVERYBODY, (CHARLIE,))
+    said = {name: getattr(error, "said_by", "") for name, error in seated.errors.items()}
+    assert said == {"p1": "", "p2": "p1", "p3": "p1", CHARLIE: "p1"}
+
+
+def test_charlie_who_was_started_again_does_not_refute_what_he_cannot_know(seated: Wired) -> None:
+    seated.expect("p1", "News", (CHARLIE,), broadcast=True)
+    seated.pump(20, seconds=0.25)
+    for hop in seated.charlie._hops.values():
+        hop.waits_for, hop.beaten = {}, False
+    seated.charlie.steps.passed = 1
+    seated.pump(20, seconds=0.25)
+    late(seated, EVERYBODY, (CHARLIE,))
+
+
+def test_a_party_refutes_charlies_claim_by_its_own_clock(seated: Wired) -> None:
+    claim(seated, CHARLIE, "p3")
+    for name in NAMES:
+        claimant_alone(seated.errors[name], CHARLIE)
+
+
+def test_a_party_that_owes_nothing_refutes_charlies_claim_and_for_others_it_is_his_word(seated: Wired) -> None:
+    for name in NAMES:
+        seated.expect(name, "News", (CHARLIE,), broadcast=True)
+    seated.pump(20, seconds=0.25)
+    claim(seated, CHARLIE, "p3")
+    claimant_alone(seated.errors["p3"], CHARLIE)
+    late(seated, ("p1", "p2"), ("p3",))
+    assert isinstance(error := seated.errors["p1"], DeadlinePassed)
+    assert error.said_by == CHARLIE
+
+
+def test_a_party_that_computes_does_not_refute_that_it_is_late(seated: Wired) -> None:
+    seated.pump(20, seconds=0.25)
+    claim(seated, CHARLIE, "p3")
+    late(seated, ("p3",), ("p3",))
+
+
+def test_where_a_party_says_that_it_waits_for_another_nobody_is_named(seated: Wired) -> None:
+    """Charlie waits for p2, p2 for a box of p1, and p1 for Charlie: p1 may have withheld the box, or p2 may lie."""
     seated.expect(CHARLIE, "Hi", ("p2",))
     seated.expect("p2", "Secret", ("p1",), sealed=True)
     seated.expect("p1", "News", (CHARLIE,), broadcast=True)
-    seated.pump(30, seconds=0.25)
-    late(seated, ("p3", CHARLIE), ("p1", "p2", CHARLIE))
+    seated.pump(36, seconds=0.25)
+    late(seated, EVERYBODY, ())
 
 
 def test_charlie_waits_anew_for_each_party_that_comes(wired: Wired) -> None:
@@ -980,17 +1061,6 @@ def test_charlie_waits_anew_for_each_party_that_comes(wired: Wired) -> None:
         wired.join(name)
     assert not wired.errors
     assert set(wired.answers) == set(EVERYBODY)
-
-
-def test_progress_moves_the_deadline(seated: Wired) -> None:
-    seated.expect(CHARLIE, "Hi", ("p1", "p2", "p3"))
-    for name in ("p1", "p2"):
-        seated.pump(20, seconds=0.25)
-        seated.say(name)
-    seated.pump(20, seconds=0.25)
-    assert not seated.errors
-    seated.pump(9, seconds=0.25)
-    late(seated, EVERYBODY, ("p3",))
 
 
 def test_nobody_is_blamed_for_the_time_this_process_slept(seated: Wired) -> None:
@@ -1194,7 +1264,7 @@ def test_strangers_are_reported(wired: Wired) -> None:
 def test_beats_say_whom_the_role_waits_for(seated: Wired) -> None:
     seated.expect("p1", "Secret", ("p2", "p3"), sealed=True)
     seated.pump(2, seconds=1.0)
-    assert seated.charlie._hops["p1"].waits_for == ("p2", "p3")
+    assert seated.charlie._hops["p1"].waits_for.keys() == {"p2", "p3"}
 
 
 @pytest.mark.parametrize("K", [2, 7, 8, 1024])
@@ -1213,7 +1283,8 @@ def test_beats_and_aborts_are_as_long_whomever_they_name(K: int) -> None:
 
 def test_a_box_key_of_small_order_is_refused(wired: Wired) -> None:
     wired.join("p2", "p3", CHARLIE)
-    hello = b"\x83\xa7version\xa51.2.3\xa7box_key\xc4\x20" + bytes(32) + b"\xa5nonce\xc4\x10" + bytes(16)
+    hello = b"\x84\xa7version\xa51.2.3\xa7box_key\xc4\x20" + bytes(32) + b"\xa5nonce\xc4\x10" + bytes(16)
+    hello += b"\xa5proof\xc4\x40" + bytes(64)
     p1 = wired.parties["p1"]
     wired.links["p1"].sent.append(p1._endpoint.seal(CHARLIE, "hello", hello))
     turned_away(wired)
@@ -1221,5 +1292,5 @@ def test_a_box_key_of_small_order_is_refused(wired: Wired) -> None:
 
 def test_a_join_is_an_effect_of_a_role(wired: Wired) -> None:
     assert wired.charlie.missing() == ()
-    wired.begin(CHARLIE, Join(bytes(range(32)), bytes(16)))
+    wired.begin(CHARLIE, joining(CHARLIE))
     assert CHARLIE not in wired.answers

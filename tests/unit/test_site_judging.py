@@ -18,8 +18,9 @@ from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from masquerade_party.serving import service
 from masquerade_party.serving.folders import LOCK, Folders, Item, Place, Record, State
-from masquerade_party.serving.judging import Judge, Kind, Verdict
+from masquerade_party.serving.judging import Judge
 from masquerade_party.serving.settings import Settings, load_settings
+from masquerade_party.serving.verdicts import Kind, Verdict
 from tests.face_helpers import Shell
 from tests.host_helpers import study_text
 
@@ -55,12 +56,12 @@ class Site:
 
     def approve(self) -> None:
         study = Study.parse(self.path.read_text())
-        record_approval(self.state, study, Approval.given(study, "p1", DEFAULT_POPULATION, "a test"))
+        record_approval(self.state, study, Approval.given(study, "p1", DEFAULT_POPULATION, "a test", counted=False))
 
     def verdict(self) -> Verdict:
         settings = load_settings(self.root)
         if settings != self._settings:  # else the same process looks again
-            self._settings, self.judge = settings, Judge(self.root, settings)
+            self._settings, self.judge = settings, Judge(self.root, settings, service._keys(self.root, settings))
         return self.judge.verdict(self.path, "patients")
 
     def says(self, kind: Kind, code: int, words: str) -> None:
@@ -107,7 +108,7 @@ def test_a_query_is_a_data_set_as_well_and_is_shown_to_nobody(site: Site) -> Non
     assert error is not None
     assert "--data QUERY" in error.hint
     assert "SELECT" not in error.hint
-    assert Judge(site.root, load_settings(site.root)).known(site.path, "patients").records == query
+    assert site.judge.known(site.path, "patients").records == query
     (site.root / "site.toml").write_text(SETTINGS.replace("records.csv", "mysql://db.example SELECT 1"))
     with pytest.raises(BadInput, match="records are not read from mysql://"):
         site.verdict()

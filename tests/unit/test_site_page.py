@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from masquerade_party.serving import server
+from masquerade_party.serving import reading, server
 from masquerade_party.serving.folders import Place, State
 from tests.face_helpers import Shell
 from tests.pages import ROOT, Page
@@ -41,6 +41,9 @@ def test_the_page_s_numbers_are_the_program_s() -> None:
     for said in (
         f"nobody has written to it for {server.SETTLED:g} seconds",
         f"Runs of it failed {server._TRIES} times, or its process died {server._CRASHES + 1} times in a row",
+        f"({reading._QUICK} seconds, then {reading._SLOW} once all others were read)",
+        f"limits on memory ({reading._MEMORY >> 20} MB)",
+        f"A name of more than {server._LONGEST_NAME} bytes",
         f"The first pause has {server._FIRST:g} seconds",
         f"at most {server._LONGEST / 60:g} minutes",
         f"after {server._AT_ONCE:g} second at first",

@@ -11,8 +11,8 @@ import pytest
 
 from masquerade_core.errors import BadInput, BudgetExceeded, MasqueradeError, RefusedLocally
 from masquerade_party.serving.folders import Folders, Item, Place, Record, State
-from masquerade_party.serving.judging import Facts, Kind, Known, Verdict
 from masquerade_party.serving.server import SETTLED, Server
+from masquerade_party.serving.verdicts import Facts, Kind, Known, Verdict
 
 DIES = -signal.SIGKILL
 VERDICTS = {
@@ -96,6 +96,10 @@ class World:
         if self.crash is not None:
             raise self.crash("a record: 17, 42")
         return VERDICTS[path.read_text().split()[0]]
+
+    def turn(self, path: Path) -> int:
+        del path
+        return 0
 
     # What a test does.
 

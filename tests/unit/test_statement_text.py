@@ -20,12 +20,13 @@ from masquerade.statement_view import flags, statement
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.several_records import ABSURD, group_bound
-from masquerade_core.privacy.statement import NONE, Claim, Rows
-from masquerade_core.privacy.statement_words import gained, odds, without_numbers
+from masquerade_core.privacy.statement import BREAKS, FOLLOWS, NONE, Claim, Rows
+from masquerade_core.privacy.statement_words import digits, gained, odds, without_numbers
 from masquerade_core.study import Study
 from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.blocks import noisy_sums
 from masquerade_protocols.blocks.evaluation import noise_of
+from masquerade_protocols.refusing import NO_TIMES
 from tests.pages import Page, defined_tests
 from tests.statement_studies import studies, study_text
 
@@ -96,7 +97,9 @@ def test_a_row_with_a_delta_of_one_cannot_be_made() -> None:
     )
     for epsilon, delta in ((1.0, 1.0), (math.inf, 0.1), (1.0, None), (None, 0.1)):
         with pytest.raises(LocalProtocolError):
-            Claim(**common, assumptions=(), epsilon=epsilon, delta=delta)
+            Claim(**common, assumptions=(), epsilon=epsilon, delta=delta, adversary=FOLLOWS)
+    with pytest.raises(LocalProtocolError, match="adversary"):
+        Claim(**common, assumptions=(), epsilon=1.0, delta=0.1, adversary="")
 
 
 def test_a_proof_whose_delta_reaches_one_becomes_none_and_loses_its_numbers() -> None:
@@ -170,6 +173,28 @@ def test_a_computational_row_names_what_must_not_be_broken(name: str) -> None:
             assert re.search(r"Paillier|masks|sealed boxes|masked", " ".join((*row.assumptions, row.text))), row.view
 
 
+def test_a_statement_that_misses_its_target_says_so_above_the_table() -> None:
+    study = _study(FIRST["noisy-gradient paper 0"])
+    rows = _rows(study)
+    said = _printed(*statement(rows, study.privacy.epsilon))
+    worst = max(row["epsilon"] for row in rows if row["epsilon"] is not None)
+    assert worst > 5 * study.privacy.epsilon
+    times = digits(worst / study.privacy.epsilon)
+    assert said.index("misses its privacy target") < said.index(f"{times} times as much.") < said.index("who looks")
+    met = _study(FIRST["dp-gd proven 0"])
+    assert "misses" not in _printed(*statement(_rows(met), met.privacy.epsilon))
+
+
+def test_every_row_shows_its_adversary() -> None:
+    study = _study(FIRST["local-aggregation proven 0"])
+    rows = _rows(study)
+    said = _printed(*statement(rows, study.privacy.epsilon, full=True))
+    for adversary in (FOLLOWS, BREAKS):
+        count = sum(row["adversary"] == adversary for row in rows)
+        assert count
+        assert said.count(f"adversary: {adversary}") == count
+
+
 def test_a_row_that_charlie_can_break_with_a_key_rests_on_that_key() -> None:
     study = _study("dp-gd proven 0: K=3 d=10 t=0")
     rows = {row.view: row for row in statement_of(study)}
@@ -214,6 +239,22 @@ def test_with_a_key_the_words_are_about_the_key() -> None:
     assert "The lead, p0" in _printed(*explained(study, entry_of(study).explain(study), entry_of(study).cost(study)))
 
 
+# --- When messages leave ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_statement_says_that_times_are_not_covered_unless_a_schedule_covers_them(name: str) -> None:
+    study = _study(name)
+    timed = _with(study, slot_seconds=0.5)
+    assert timed.study.slot_seconds == 0.5
+    for made, said in ((study, True), (timed, False)):
+        rows = statement_of(made)
+        if entry_of(made).baseline:  # nobody sends anything
+            assert not [row for row in rows if NO_TIMES in row.assumptions]
+        else:
+            assert {NO_TIMES in row.assumptions for row in rows} == {said}
+
+
 # --- What an adversary gains -------------------------------------------------------------------------
 
 
@@ -228,8 +269,9 @@ def test_how_likely_a_guess_becomes(epsilon: float, shown: str) -> None:
 
 def test_a_guess_s_odds_change_by_at_most_a_factor() -> None:
     assert gained(1.0, 1e-6) == (
-        "The odds of any guess about one record change by at most a factor e^epsilon = 2.719, as epsilon = 1, but for "
-        "a chance of delta = 1e-06. A guess that was 50 % likely to be right is at most 73 % likely afterwards."
+        "The odds of any guess about one record change by at most a factor e^epsilon = 2.719, as epsilon = 1, up to "
+        "a slack in probability of delta = 1e-06. A guess that was 50 % likely to be right is at most 73 % likely "
+        "afterwards."
     )
     assert "all but certain" in gained(ABSURD + 1, 0.0)
     assert "delta" not in gained(1.0)

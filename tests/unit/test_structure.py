@@ -1,4 +1,4 @@
-"""The tree: no circle of imports, no protocol that leans on another, four files each, short modules."""
+"""The tree: no circle of imports, no protocol that leans on another, four files each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "src", ROOT / "parties", ROOT / "curator", ROOT / "protocols"]
 PROTOCOLS = ROOT / "protocols" / "masquerade_protocols"
-LONGEST = 350
 FOLDERS = {
     "dp_gd",
     "dp_whitened",
@@ -110,8 +109,3 @@ def test_a_reader_meets_the_conversation_within_two_hundred_lines(folder: str) -
     begins = next(number for number, line in enumerate(lines, 1) if line.startswith("async def "))
     assert begins <= ROLES_BEGIN
     assert sum(line.startswith(("async def party", "async def charlie")) for line in lines) == 2
-
-
-def test_no_module_is_longer_than_a_reader_s_patience() -> None:
-    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
-    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}

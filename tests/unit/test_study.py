@@ -156,7 +156,6 @@ BAD: list[tuple[str, str, str, tuple[str, ...]]] = [
         'sum = "masks"',
         ("[study] lead is", "no party leads"),
     ),
-    ("no lead", 'lead = "hospital-a"\n', "", ("[study] has no lead", "hospital-a, hospital-b")),
     ("a short key", "key_bits = 2048", "key_bits = 1024", ("key_bits is 1024", "2048 and 3072")),
     ("a tiny key", "key_bits = 2048", "key_bits = 256", ("key_bits is 256", "at least 512")),
     (

@@ -13,6 +13,7 @@ import pytest
 from masquerade.cli import run as command
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
+from masquerade_host.program import Program
 from masquerade_host.transcript import TRANSCRIPT, Entry, Recorder, Transcript, chained, read_transcript
 from masquerade_host.verifying import read_folder
 from tests.host_helpers import World, new_keys
@@ -350,3 +351,21 @@ def test_a_recorder_keeps_ten_thousand_rounds_in_a_few_megabytes(finished: tuple
         recorder.received(CHARLIE, frame)
     assert len(recorder._packed) < 250_000
     assert len(recorder.entries()) == 2000
+
+
+def test_the_programs_are_shown_as_what_each_participant_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same, other = Program({"a.py": "1"}), Program({"a.py": "2"})
+    run_to_folders(tmp_path, programs={"p1": same, "p2": other, "p3": same, CHARLIE: same})
+    assert command(["verify", str(tmp_path / "p1"), "--format", "json"]) == 0
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert data["programs"] == {name: same.digest.hex() for name in ("p1", "p3", CHARLIE)} | {"p2": other.digest.hex()}
+    assert data["said"] == [
+        f"p1, p3 and charlie ran the program {same.digest.hex()[:16]}, by their own word",
+        f"p2 ran the program {other.digest.hex()[:16]}, by its own word",
+    ]
+    lie = replace(transcript_of(tmp_path / "p1"), program=other.digest)
+    (tmp_path / "p1" / TRANSCRIPT).write_text(lie.to_text())
+    assert command(["verify", str(tmp_path / "p1")]) == 1
+    assert "p1 said another program in the run than in its transcript" in capsys.readouterr().err

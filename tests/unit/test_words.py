@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from masquerade_core.words import counted, listed
+from masquerade_core.words import DELTA, counted, listed
+from tests.pages import ROOT
 
 
 @pytest.mark.parametrize(
@@ -43,3 +46,44 @@ def test_the_last_name_may_be_joined_by_another_word() -> None:
 def test_a_list_of_nothing_is_a_mistake_of_the_caller() -> None:
     with pytest.raises(ValueError, match="no names"):
         listed([])
+
+
+# --- What delta is ----------------------------------------------------------------
+
+
+SAYS = [
+    "README.md",
+    "docs/glossary.md",
+    "docs/privacy/statement.md",
+    "docs/privacy/noise.md",
+    "docs/privacy/audits.md",
+    "docs/reproduction.md",
+]
+WRONG = re.compile(
+    r"(probability|chance|odds)[^.|]{0,40}(epsilon|bound|guarantee)[^.|]{0,20}(not hold|fails?\b)"
+    r"|bounds the probability of an exception|but for a chance of delta"
+    r"|except with (a )?probability (of about )?\*?delta",
+    re.IGNORECASE,
+)
+
+
+def test_every_page_says_of_delta_what_it_is_in_the_same_words() -> None:
+    for name in SAYS:
+        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        assert re.sub(r"\bis slack\b", "slack", text).count(DELTA) == 1, name
+    assert f"# {DELTA.capitalize()}." in (ROOT / "examples/adult/default.toml").read_text(encoding="utf-8")
+
+
+def test_nothing_says_that_delta_is_the_chance_that_epsilon_fails() -> None:
+    """That is another definition, which some papers call probabilistic privacy."""
+    folders = ("docs", "examples", "src", "parties", "curator", "protocols")
+    files = [
+        *ROOT.glob("*.md"),
+        *(p for f in folders for kind in ("md", "py", "toml", "html") for p in (ROOT / f).rglob(f"*.{kind}")),
+    ]
+    assert len(files) > 300
+    texts = {str(path.relative_to(ROOT)): " ".join(path.read_text(encoding="utf-8").split()) for path in files}
+    found = {name: hit[0] for name, text in texts.items() if (hit := WRONG.search(text))}
+    allowed = {"docs/privacy/statement.md", "src/masquerade_core/words.py"}  # they say that it is not that
+    assert found.keys() <= allowed, found
+    assert WRONG.search("The probability that epsilon does not hold.")

@@ -216,7 +216,8 @@ def test_the_demo_says_before_and_after_that_soft_cannot_learn_and_of_others_it_
         together = np.concatenate([part.X for part in data.values()]), np.concatenate([p.y for p in data.values()])
         w = fit(*together, 0.01) * (1 if learns else -1)
         compared = compare(plan.study, cohort, Model(tuple(w.tolist()), None), plan.auxiliary)
-        played = Played({"statement": [], "metrics": {"test_error": 0.25}, "seconds": 1.0}, compared, 2.0)
+        ended = {"statement": [], "metrics": {"test_error": 0.25}, "seconds": 1.0, "stages": []}
+        played = Played(ended, 0, compared, 2.0)
         out = io.StringIO()
         _introduce(literal_console(file=out, width=400, color_system=None), plan, loud=False)
         assert ("this setting cannot learn" in out.getvalue()) is not learns

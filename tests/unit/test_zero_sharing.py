@@ -6,10 +6,12 @@ from collections import Counter
 
 import pytest
 
+from masquerade_core.crypto import pair_keys
+from masquerade_core.crypto.pair_keys import End
 from masquerade_core.crypto.shares import mask
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.local_aggregation.zero_sharing import zero_share
-from tests.helpers import RUN, joined
+from tests.helpers import RUN, box_key_of, joined
 
 NAMES = ("alice", "bob", "eve", "zoe")
 N = (1 << 511) + 0xBAD5EED
@@ -68,14 +70,27 @@ def test_a_share_alone_is_uniform(who: str, modulus: int) -> None:
         assert sum((drawn[i] - 250) ** 2 / 250 for i in range(cells)) < 52.2
 
 
+@pytest.mark.parametrize("mutant", [False, True])
+def test_whoever_copies_a_key_takes_no_masks_off(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
+    """Zoe announces alice's key. Bob, who stands between the two, would add and subtract one mask."""
+    if mutant:
+        whole, nobody = pair_keys._expand, (End("", b""), End("", b""))
+        monkeypatch.setattr(pair_keys, "_expand", lambda made, purpose, _, *rest: whole(made, purpose, nobody, *rest))
+    names = ("alice", "bob", "zoe")
+    bob = joined("bob", names, announced={"zoe": box_key_of("alice").public})
+    (share,) = zero_share(bob, (*names, CHARLIE), b"seed", N, 1)
+    (charlies,) = mask(joined(CHARLIE, names).pair_key("bob", "shares of zero"), b"zero share", N, 1)
+    assert (share == charlies) == mutant
+
+
 def test_who_lacks_one_pairs_key_still_misses_a_uniform_mask() -> None:
     """Charlie and all parties but two pool what they know: the two's common mask stays between them."""
     rows = shares((*NAMES, CHARLIE), count=1)
     known = {"bob": joined("bob", NAMES), "zoe": joined("zoe", NAMES), CHARLIE: joined(CHARLIE, NAMES)}
     left = rows["alice"][0]
     for name, seat in known.items():
-        label = b"zero" + (b"" if name == CHARLIE else b"seed")
-        left -= mask(seat.shared_key("alice", label), b"zero share", N, 1)[0]
-    common = mask(joined("eve", NAMES).shared_key("alice", b"zeroseed"), b"zero share", N, 1)[0]
+        label = b"" if name == CHARLIE else b"seed"
+        left -= mask(seat.pair_key("alice", "shares of zero", context=label), b"zero share", N, 1)[0]
+    common = mask(joined("eve", NAMES).pair_key("alice", "shares of zero", context=b"seed"), b"zero share", N, 1)[0]
     assert left % N == common
     assert sum(rows[name][0] for name in ("alice", "eve")) % N != 0

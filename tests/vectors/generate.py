@@ -6,6 +6,7 @@ when the wire format does, and then WIRE_VERSION has to change with them.
 """
 
 import hashlib
+import hmac
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,13 @@ from typing import Any
 
 import msgpack
 import phe
-from nacl.bindings import crypto_box, crypto_box_beforenm, crypto_scalarmult_base
+from nacl.bindings import (
+    crypto_aead_chacha20poly1305_ietf_encrypt,
+    crypto_core_ed25519_sub,
+    crypto_scalarmult,
+    crypto_scalarmult_base,
+    crypto_secretbox,
+)
 from nacl.signing import SigningKey
 
 from masquerade_core.crypto.comparison import DeciderKey, evaluate
@@ -58,7 +65,7 @@ def _signed(data: bytes, signer: str = "alice") -> bytes:
 
 def _header(**changes: Any) -> dict[str, Any]:
     good = {
-        "v": 5,
+        "v": 6,
         "run": RUN,
         "src": "alice",
         "dst": "charlie",
@@ -100,8 +107,8 @@ def frames() -> dict[str, Any]:
         "number as a float": {"seq": 0.0},
         "number as a truth value": {"seq": False},
         "version True": {"v": True},
-        "version 5.0": {"v": 5.0},
-        "version 4": {"v": 4},
+        "version 6.0": {"v": 6.0},
+        "version 5": {"v": 5},
         "another's name": {"src": "bob"},
         "another's sealed message": {"src": "bob", "kind": "sealed"},
         "for somebody else": {"dst": "bob"},
@@ -220,7 +227,7 @@ def messages() -> dict[str, Any]:
         "Reveal": [{"nonce": bytes(32), "salt": b"\xff" * 32}],
         "Share": [{"share": b"abc"}],
         "MatchItems": [{"items": b"", "clear": b"\0\1"}],
-        "CharlieKeys": [{"modulus": b"\x0f\xff", "decider": bytes(32)}],
+        "CharlieKeys": [{"modulus": b"\x0f\xff", "roots": b"\1", "decider": bytes(32)}],
     }
     nonce = {"nonce": bytes(32), "salt": bytes(32)}
     bad: list[tuple[str, str, bytes]] = [
@@ -246,7 +253,7 @@ def messages() -> dict[str, Any]:
         ("Commitment", "a message of another class", msgpack.packb(nonce)),
         ("Indicator", "no ciphertext", msgpack.packb({"u": b""})),
         ("Indicator", "ciphertexts as an array", msgpack.packb({"u": (b"a", b"b")})),
-        ("CharlieKeys", "a point too short", msgpack.packb({"modulus": b"\xff", "decider": bytes(31)})),
+        ("CharlieKeys", "a point too short", msgpack.packb({"modulus": b"\xff", "roots": b"", "decider": bytes(31)})),
     ]
     return {
         "good": [
@@ -261,36 +268,107 @@ def messages() -> dict[str, Any]:
 # --- Boxes ---------------------------------------------------------------------
 
 
-def _anonymous(ephemeral: bytes, public: bytes, data: bytes) -> bytes:
-    """Seal as libsodium's crypto_box_seal does, with an ephemeral key that is given."""
+def _scalar(name: str) -> bytes:
+    """The X25519 key that belongs to an Ed25519 seed; its bits are clamped where it is used."""
+    return hashlib.sha512(SEEDS[name]).digest()[:32]
+
+
+def _parts(*parts: bytes) -> bytes:
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def _pair_key(
+    secret: bytes,
+    theirs: bytes,
+    purpose: str,
+    ends: Sequence[tuple[str, bytes]],
+    sender: str = "",
+    context: bytes = b"",
+) -> bytes:
+    """HKDF-SHA256 of RFC 5869, one block, from the output of X25519."""
+    extracted = hmac.new(RUN, crypto_scalarmult(secret, theirs), "sha256").digest()
+    (one, one_key), (two, two_key) = ends
+    parts = (purpose.encode(), one.encode(), one_key, two.encode(), two_key, sender.encode(), context)
+    return hmac.new(extracted, _parts(b"masquerade pair key", *parts) + b"\1", "sha256").digest()
+
+
+def _anonymous(ephemeral: bytes, name: str, public: bytes, data: bytes) -> bytes:
+    """Seal with an ephemeral key that is given."""
     own = crypto_scalarmult_base(ephemeral)
-    nonce = hashlib.blake2b(own + public, digest_size=24).digest()
-    return bytes(own + crypto_box(data, nonce, public, ephemeral))
+    key = _pair_key(ephemeral, crypto_scalarmult_base(_scalar(name)), "anonymous box", (("", own), (name, public)))
+    return bytes(own + crypto_aead_chacha20poly1305_ietf_encrypt(data, None, bytes(12), key))
 
 
 def boxes() -> dict[str, Any]:
-    """Boxes, anonymous boxes, pair keys and envelopes."""
-    public = {name: crypto_scalarmult_base(seed) for name, seed in SEEDS.items()}
+    """Box keys with their proofs, pair keys, boxes, anonymous boxes and envelopes."""
+    public = {name: bytes(SigningKey(seed).verify_key) for name, seed in SEEDS.items()}
     nonce, ephemeral = bytes(range(24)), bytes(range(32))
-    shared = crypto_box_beforenm(public["bob"], SEEDS["alice"])
-    box = nonce + crypto_box(b"hello", nonce, public["bob"], SEEDS["alice"])
-    sealed = _anonymous(ephemeral, public["charlie"], b"\0\0\x012\x10")
+    names = ("alice", "bob", "charlie")
+    keys: list[dict[str, Any]] = [
+        {
+            "between": [one, two],
+            "purpose": purpose,
+            "sender": sender,
+            "context": context.hex(),
+            "key": _pair_key(
+                _scalar(one),
+                crypto_scalarmult_base(_scalar(two)),
+                purpose,
+                ((one, public[one]), (two, public[two])),
+                sender,
+                context,
+            ).hex(),
+        }
+        for one, two, purpose, sender, context in (
+            ("alice", "bob", "masks", "", b""),
+            ("alice", "bob", "sealed message", "alice", b""),
+            ("alice", "bob", "sealed message", "bob", b""),
+            ("bob", "charlie", "shares of zero", "", b"coins"),
+        )
+    ]
+    key = bytes.fromhex(keys[1]["key"])
+    box = nonce + crypto_secretbox(b"hello", nonce, key)
+    sealed = _anonymous(ephemeral, "charlie", public["charlie"], b"\0\0\x012\x10")
     small = {
         "zero": bytes(32),
         "one": (1).to_bytes(32, "little"),
-        "order 8": bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+        "order 8": bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"),
+        "with a component of order 2": crypto_core_ed25519_sub(public["bob"], (2**255 - 20).to_bytes(32, "little")),
+    }
+    proofs = {
+        name: SigningKey(seed)
+        .sign(
+            _parts(
+                b"masquerade box key is owned",
+                RUN,
+                name.encode(),
+                bytes(SigningKey(SEEDS[names[i - 1]]).verify_key),
+                bytes(16),
+                public[name],
+            )
+        )
+        .signature.hex()
+        for i, (name, seed) in enumerate(SEEDS.items())
     }
     return {
         "secrets": {name: seed.hex() for name, seed in SEEDS.items()},
         "public": {name: key.hex() for name, key in public.items()},
-        "box": {"plain": b"hello".hex(), "nonce": nonce.hex(), "sealed": box.hex()},
+        "images": {name: crypto_scalarmult_base(_scalar(name)).hex() for name in names},
+        "proofs": {
+            "study_id": RUN.hex(),
+            "nonce": bytes(16).hex(),
+            "signing": {name: public[names[i - 1]].hex() for i, name in enumerate(names)},
+            "proof": proofs,
+        },
+        "pair_keys": {"run": RUN.hex(), "names": list(names), "keys": keys},
+        "box": {"key": key.hex(), "plain": b"hello".hex(), "nonce": nonce.hex(), "sealed": box.hex()},
         "bad_boxes": {
             "changed tag": (box[:24] + bytes((box[24] ^ 1,)) + box[25:]).hex(),
             "changed nonce": (bytes((box[0] ^ 1,)) + box[1:]).hex(),
             "cut": box[:-1].hex(),
             "nonce alone": box[:24].hex(),
             "nothing": "",
-            "for Charlie": (nonce + crypto_box(b"hello", nonce, public["charlie"], SEEDS["alice"])).hex(),
+            "in the other direction": (nonce + crypto_secretbox(b"hello", nonce, bytes.fromhex(keys[2]["key"]))).hex(),
         },
         "anonymous": {"ephemeral": ephemeral.hex(), "plain": b"\0\0\x012\x10".hex(), "sealed": sealed.hex()},
         "bad_anonymous": {
@@ -298,14 +376,11 @@ def boxes() -> dict[str, Any]:
             "cut": sealed[:-1].hex(),
             "an ephemeral key alone": sealed[:32].hex(),
             "nothing": "",
-            "for bob": _anonymous(ephemeral, public["bob"], b"x").hex(),
-            **{f"an ephemeral key of small order: {name}": (key + sealed[32:]).hex() for name, key in small.items()},
+            "for bob": _anonymous(ephemeral, "bob", public["bob"], b"x").hex(),
+            "for bob under Charlie's key": _anonymous(ephemeral, "charlie", public["bob"], b"x").hex(),
+            "an ephemeral key of small order": (bytes(32) + sealed[32:]).hex(),
         },
         "bad_keys": {**{name: key.hex() for name, key in small.items()}, "short": bytes(31).hex()},
-        "pair_key": {
-            "label": RUN.hex(),
-            "key": hashlib.blake2b(RUN, key=shared, digest_size=32, person=b"masq pair key").hexdigest(),
-        },
         "envelope": {
             "turn": ["alice", "bob", "Coin", 3],
             "plain": (

@@ -4,16 +4,17 @@ import hashlib
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import phe
 import pytest
-from nacl.public import PrivateKey, SealedBox
 
-from masquerade_core.crypto.boxes import BoxKey, SigningKey, open_anonymous, seal_anonymous
+from masquerade_core.crypto.boxes import SigningKey, open_sealed, seal
 from masquerade_core.crypto.comparison import DeciderKey, check_point, evaluate
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import FullPool, PublicKey, SecretKey
+from masquerade_core.crypto.pair_keys import BoxKey, End, check_owned, image_of, seal_anonymous
 from masquerade_core.crypto.shares import mask, permutation
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.rng import SimulationRng
@@ -166,34 +167,60 @@ class _Ephemeral:
         raise AssertionError(n)
 
 
-def test_box_keys_boxes_and_pair_keys_are_the_vectors() -> None:
-    assert {name: key.public.hex() for name, key in KEYS.items()} == BOXES["public"]
-    case, bob, own = BOXES["box"], KEYS["bob"], KEYS["alice"]
-    sealed = own.seal(bob.public, bytes.fromhex(case["plain"]), bytes.fromhex(case["nonce"]))
-    assert sealed.hex() == case["sealed"]
-    assert bob.open(own.public, sealed, "alice").hex() == case["plain"]
-    label, key = bytes.fromhex(BOXES["pair_key"]["label"]), BOXES["pair_key"]["key"]
-    assert own.shared_key(bob.public, label).hex() == bob.shared_key(own.public, label).hex() == key
+@pytest.mark.parametrize("name", KEYS)
+def test_box_keys_and_their_proofs_are_the_vectors(name: str) -> None:
+    key, proofs = KEYS[name], BOXES["proofs"]
+    study_id, nonce, signing = (
+        bytes.fromhex(v) for v in (proofs["study_id"], proofs["nonce"], proofs["signing"][name])
+    )
+    assert key.public.hex() == BOXES["public"][name]
+    assert image_of(key.public).hex() == BOXES["images"][name]
+    proof = key.prove(study_id, name, signing, nonce)
+    assert proof.hex() == proofs["proof"][name]
+    announced = SimpleNamespace(box_key=key.public, nonce=nonce, proof=proof)
+    check_owned(announced, study_id, name, signing)
+    for other in proofs["proof"].keys() - {name}:
+        changed = SimpleNamespace(box_key=key.public, nonce=nonce, proof=bytes.fromhex(proofs["proof"][other]))
+        violation(lambda: check_owned(changed, study_id, name, signing), name)  # noqa: B023 - called at once
 
 
-def test_the_anonymous_box_is_libsodiums() -> None:
+@pytest.mark.parametrize("case", BOXES["pair_keys"]["keys"], ids=lambda case: f"{case['purpose']} {case['sender']}")
+def test_pair_keys_are_the_vectors(case: dict[str, Any]) -> None:
+    one, two = (End(name, KEYS[name].public) for name in case["between"])
+    run, context = bytes.fromhex(BOXES["pair_keys"]["run"]), bytes.fromhex(case["context"])
+    for mine, theirs in ((one, two), (two, one)):
+        key = KEYS[mine.name].pair_key(
+            run, theirs.public, case["purpose"], (one, two), sender=case["sender"], context=context
+        )
+        assert key.hex() == case["key"]
+
+
+def test_a_box_is_the_vectors() -> None:
+    case = BOXES["box"]
+    key, plain, nonce = (bytes.fromhex(case[part]) for part in ("key", "plain", "nonce"))
+    assert seal(key, plain, nonce).hex() == case["sealed"]
+    assert open_sealed(key, bytes.fromhex(case["sealed"]), "alice") == plain
+
+
+def test_the_anonymous_box_is_the_vectors() -> None:
     case = BOXES["anonymous"]
-    sealed = seal_anonymous(_Ephemeral(), KEYS[CHARLIE].public, bytes.fromhex(case["plain"]))
+    run, key = bytes.fromhex(BOXES["pair_keys"]["run"]), KEYS[CHARLIE]
+    sealed = seal_anonymous(_Ephemeral(), run, End(CHARLIE, key.public), bytes.fromhex(case["plain"]))
     assert sealed.hex() == case["sealed"]
-    assert open_anonymous(KEYS[CHARLIE], sealed).hex() == case["plain"]
-    assert SealedBox(PrivateKey(bytes.fromhex(BOXES["secrets"][CHARLIE]))).decrypt(sealed).hex() == case["plain"]
+    assert key.open_anonymous(run, CHARLIE, sealed).hex() == case["plain"]
 
 
 @pytest.mark.parametrize("name", BOXES["bad_boxes"])
 def test_a_bad_box_is_refused(name: str) -> None:
-    sealed = bytes.fromhex(BOXES["bad_boxes"][name])
-    either(lambda: KEYS["bob"].open(KEYS["alice"].public, sealed, "alice"), "alice")
+    key, sealed = bytes.fromhex(BOXES["box"]["key"]), bytes.fromhex(BOXES["bad_boxes"][name])
+    either(lambda: open_sealed(key, sealed, "alice"), "alice")
 
 
 @pytest.mark.parametrize("name", BOXES["bad_anonymous"])
 def test_a_bad_anonymous_box_is_refused(name: str) -> None:
+    run = bytes.fromhex(BOXES["pair_keys"]["run"])
     with pytest.raises(ProtocolViolation):
-        open_anonymous(KEYS[CHARLIE], bytes.fromhex(BOXES["bad_anonymous"][name]))
+        KEYS[CHARLIE].open_anonymous(run, CHARLIE, bytes.fromhex(BOXES["bad_anonymous"][name]))
 
 
 @pytest.mark.parametrize("name", BOXES["bad_keys"])

@@ -13,9 +13,10 @@ import subprocess
 import sys
 from typing import Protocol
 
+from masquerade_host.state import private_folder
 from masquerade_party.serving.folders import Folders, Item, Place
-from masquerade_party.serving.judging import Known
 from masquerade_party.serving.reports import DIED, ending_of
+from masquerade_party.serving.verdicts import Known
 
 __all__ = ["Child", "Processes", "Runner"]
 
@@ -63,7 +64,7 @@ class Processes:
         for option, value in (("--state", known.state), ("--population", known.population)):
             if value is not None:
                 command += [option, str(value)]
-        known.results.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(known.results.parent)
         lock = os.open(self._folders.lock(item.data), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         report = -1
         try:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.errors import BadInput
+from masquerade_host.state import private_folder
 
 __all__ = ["GONE", "LOCK", "Folders", "Item", "Mark", "Place", "Record", "State", "mark_of"]
 
@@ -144,7 +145,7 @@ class Folders:
         """
         try:
             for folder in (self.folder(place, name) for name in data for place in Place):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                private_folder(folder)
                 for record in folder.glob(f"*{_RECORD}"):
                     if not os.path.lexists(folder / (record.name.removesuffix(_RECORD) + _STUDY)):
                         record.unlink(missing_ok=True)
@@ -216,22 +217,23 @@ class Folders:
             raise
         _sync(path.parent)
 
-    def move(self, item: Item, place: Place, record: Record) -> Item:
+    def move(self, item: Item, place: Place, record: Record, name: str = "") -> Item:
         """Move a study's file to another folder, with its record and its log; return where it is now.
 
-        If a file there has the name, this one gets a number.
+        It keeps its name unless it is given another. If a file there has the name, this one gets a number.
         """
-        new, number = Item(place, item.data, item.name), 1
+        name = name or item.name
+        new, number = Item(place, item.data, name), 1
         while os.path.lexists(self.study(new)):
             number += 1
-            new = Item(place, item.data, f"{item.name}-{number}")
+            new = Item(place, item.data, f"{name}-{number}")
         self.write(new, record)
         self.study(item).rename(self.study(new))
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # there is none, or the name is too long for one
             self.log(item).rename(self.log(new))
         if item.place is Place.RUNNING:
             self.events(item).unlink(missing_ok=True)
-        self._record(item).unlink(missing_ok=True)
+        self.forget(item)
         _sync(self.folder(item.place, item.data))
         _sync(self.folder(place, item.data))
         return new
@@ -246,13 +248,14 @@ class Folders:
         try:
             part.hardlink_to(source)
         except OSError:  # the folders are on two disks, or the file is another user's
-            shutil.copyfile(source, part)
+            shutil.copyfile(source, part, follow_symlinks=False)
         part.replace(target)
         part.unlink(missing_ok=True)  # two names of one file: then the system has replaced nothing
 
     def forget(self, item: Item) -> None:
         """Remove the record of a study whose file is gone."""
-        self._record(item).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there is none, or the name is too long for one
+            self._record(item).unlink()
 
     def _record(self, item: Item) -> Path:
         return self.folder(item.place, item.data) / (item.name + _RECORD)

@@ -1,105 +1,23 @@
 """What is to become of a study in the inbox: refused, waiting for a person, or ready; and the run that it would be."""
 
 import shlex
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from enum import Enum, auto
 from pathlib import Path
 
 from masquerade_core.data.auxiliary import load_study
-from masquerade_core.data.queries import Query, data_at
 from masquerade_core.errors import BadInput, BudgetExceeded, MasqueradeError, RefusedLocally
 from masquerade_core.identity import PublicKeys
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study
 from masquerade_host.approvals import find_approval
-from masquerade_host.keyfiles import load_keys
-from masquerade_host.run_files import RESULT
 from masquerade_host.state import state_folder
-from masquerade_party._site import Site
-from masquerade_party.serving.folders import Mark, mark_of
-from masquerade_party.serving.settings import DataSet, Settings
-from masquerade_protocols import protocol_of
+from masquerade_party._site import Site, expect_same_code
+from masquerade_party.serving.settings import Settings, key_of, records_of
+from masquerade_party.serving.verdicts import Facts, Kind, Known, Verdict
+from masquerade_protocols import plugin_of, protocol_of
 
-__all__ = ["Facts", "Judge", "Kind", "Known", "Verdict"]
-
-
-class Kind(Enum):
-    """What a verdict says."""
-
-    REFUSED = auto()
-    WAITS = auto()
-    READY = auto()
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What stands in a study that the record of it shows: its name, its fingerprint, and which party this site is."""
-
-    study: str = ""
-    fingerprint: str = ""
-    participant: str = ""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is to become of a study, and why.
-
-    Attributes
-    ----------
-    kind : Kind
-    error : MasqueradeError or None
-        The reason; None where nothing stands in the way.
-    facts : Facts
-    """
-
-    kind: Kind
-    error: MasqueradeError | None = None
-    facts: Facts = Facts()
-
-
-@dataclass(frozen=True)
-class Known:
-    """A study that could be read, and what its run on this machine would be.
-
-    Attributes
-    ----------
-    facts : Facts
-    records : str
-        What ``--data`` gets.
-    file : Path or None
-        The same, if it is a file or a folder and no query.
-    key, results : Path
-        What ``--key`` and ``--out`` get.
-    state : Path or None
-        What ``--state`` gets, if anything.
-    population : str or None
-        What ``--population`` gets, if anything.
-    journal : Path
-        The folder of the run's journal.
-    beside : str
-        The name of the file with auxiliary records that must lie beside the study; "" where it needs none.
-    """
-
-    facts: Facts
-    records: str
-    file: Path | None
-    key: Path
-    results: Path
-    state: Path | None
-    population: str | None
-    journal: Path
-    beside: str = ""
-
-    @property
-    def begun(self) -> bool:
-        """Whether a journal is there: the same command goes on with the run that began."""
-        return any(self.journal.glob("journal*"))
-
-    @property
-    def over(self) -> bool:
-        """Whether the run has its results, and nothing is left to do."""
-        return (self.results / RESULT).exists() and not self.begun
+__all__ = ["Judge"]
 
 
 class Judge:
@@ -110,21 +28,14 @@ class Judge:
     root : Path
         The site's folder.
     settings : Settings
-
-    Raises
-    ------
-    BadInput
-        A key file, or the address of a database, cannot be used.
+    keys : mapping of str to PublicKeys
+        The public keys of the site, for each data set.
     """
 
-    def __init__(self, root: Path, settings: Settings) -> None:
+    def __init__(self, root: Path, settings: Settings, keys: Mapping[str, PublicKeys]) -> None:
         self._root = root
         self._settings = settings
-        for each in settings.data.values():
-            self._file(each)  # what cannot be read at all is found now
-        files = {self._key(each) for each in settings.data.values()}
-        self._read_before: dict[Path, tuple[Mark, Known, Study]] = {}
-        self._public: dict[Path, PublicKeys] = {file: load_keys(file).public for file in files}
+        self._keys = keys
 
     def known(self, path: Path, data: str) -> Known:
         """Read a study.
@@ -143,49 +54,42 @@ class Judge:
         except MasqueradeError as error:
             return Verdict(Kind.REFUSED, error)
         facts = known.facts
+        state = state_folder(known.state)
+        ledger = (state.ledger, state.ledger.with_name(f"{state.ledger.name}-wal"), state.ledger.with_suffix(".lines"))
+        rests_on = (state.approval(study, facts.participant), state.policy, *ledger, *filter(None, [known.file]))
         try:
             site = Site(known.state, study, facts.participant)
         except RefusedLocally as error:
-            return Verdict(Kind.REFUSED, error, facts)
+            return Verdict(Kind.REFUSED, error, facts, known, rests_on)
         except MasqueradeError as error:  # of the policy's file, which is not the study's fault
-            return Verdict(Kind.WAITS, error, facts)
+            return Verdict(Kind.WAITS, error, facts, known, rests_on)
         try:
             if (against := self._against(known, site, data)) is not None:
-                return Verdict(Kind.REFUSED, against, facts)
+                return Verdict(Kind.REFUSED, against, facts, known, rests_on)
             waits = self._missing(known, site, path)
         except (
             MasqueradeError
         ) as error:  # of the ledger, an approval's file or the settings: it stays until it is mended
             waits = error
-        return Verdict(Kind.READY if waits is None else Kind.WAITS, waits, facts)
+        return Verdict(Kind.READY if waits is None else Kind.WAITS, waits, facts, known, rests_on)
 
     def _read(self, path: Path, data: str) -> tuple[Known, Study]:
-        """Read a study that has changed since the last time."""
-        mark = mark_of(path)
-        if (before := self._read_before.get(path)) is not None and before[0] == mark:
-            return before[1:]
-        self._read_before.pop(path, None)
-        known, study = self._read_anew(path, data)
-        self._read_before[path] = mark, known, study
-        return known, study
-
-    def _read_anew(self, path: Path, data: str) -> tuple[Known, Study]:
-        if path.is_symlink():
-            raise BadInput(f"{path.name} is a symbolic link", "put the study's file itself into the inbox")
-        study, _ = load_study(path)
-        protocol_of(study)
+        study, _ = load_study(path, links=False)
         mine = self._settings.data[data]
-        me = study.name_of(self._public[self._key(mine)])
+        me = study.name_of(self._keys[data])
         if me == CHARLIE:
             raise BadInput("this site's key is Charlie's in this study, and a site is a party", "ask the coordinator")
-        file = self._file(mine)
+        file = records_of(self._root, mine)
         state = None if mine.state is None else self._root / mine.state
+        if plugin_of(study) is not None:
+            expect_same_code(state_folder(state), study, me)
+        protocol_of(study)
         named = study.protocol.get("auxiliary")
         known = Known(
             facts=Facts(study.study.name, study.fingerprint(), me),
             records=str(file) if isinstance(file, Path) else mine.records,
             file=file if isinstance(file, Path) else None,
-            key=self._key(mine),
+            key=key_of(self._root, self._settings, mine),
             results=self._root / self._settings.results / data / f"{study.study.name}-{study.digest().hex()[:8]}",
             state=state,
             population=mine.population,
@@ -233,10 +137,3 @@ class Judge:
                 f"read it, and approve of it: masquerade approve {given}",
             )
         return None
-
-    def _key(self, mine: DataSet) -> Path:
-        return self._root / (mine.key or self._settings.key)
-
-    def _file(self, mine: DataSet) -> Path | Query:
-        found = data_at(mine.records)
-        return self._root / found if isinstance(found, Path) else found

@@ -4,19 +4,21 @@ All that it decides follows from the folders, the records beside the studies, an
 killed at any moment goes on where it was.
 """
 
+import hashlib
+import os
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
-from masquerade_core.errors import MasqueradeError
-from masquerade_core.words import counted
+from masquerade_core.errors import BadInput, MasqueradeError
+from masquerade_core.words import counted, printable
 from masquerade_party.serving.children import Child, Runner
 from masquerade_party.serving.folders import GONE, Folders, Item, Mark, Place, Record, State
-from masquerade_party.serving.judging import Facts, Kind, Known, Verdict
 from masquerade_party.serving.reports import Ending, ending_of, shorten
+from masquerade_party.serving.verdicts import Facts, Judging, Kind, Known, Verdict
 
 __all__ = ["SETTLED", "Judging", "Server"]
 
@@ -29,17 +31,9 @@ _TRIES = 5  # of a run that fails
 _CRASHES = 5  # of a process that dies, one after the other
 _LIVED = 60.0  # seconds after which a process that dies was no immediate crash
 _FIRST, _LONGEST = 30.0, 600.0  # seconds between two tries
+_LOOK = 1.0  # seconds of one look for reading files, and as many for moving them
+_LONGEST_NAME = 128  # bytes: the record beside a file has a longer one
 _AT_ONCE = 1.0  # seconds before a process that died is started again, the first time
-
-
-class Judging(Protocol):
-    """Whoever reads studies; tests have another."""
-
-    def known(self, path: Any, data: str) -> Known:
-        """Read a study."""
-
-    def verdict(self, path: Any, data: str) -> Verdict:
-        """Say what is to become of a study in the inbox."""
 
 
 @dataclass
@@ -92,6 +86,7 @@ class Server:
         self._runs: dict[str, _Run] = {}
         self._seen: dict[Item, _Seen] = {}
         self._trouble: dict[str, str] = {}
+        self._stuck: dict[Item, str] = {}
 
     def look(self) -> None:
         """Look at all folders once, and do what is due. A disk that fails is told of, and tried again."""
@@ -116,14 +111,14 @@ class Server:
         run = self._runs.get(data) or self._adopt(data)
         if run is not None:
             self._follow(run)
-        ready = self._sort(data)
-        if data in self._runs:
-            return
-        held = self._folders.items(Place.RUNNING, data)
-        if held:
-            self._go_on(held[0])
-        elif ready:
-            self._begin(min(ready)[-1])
+        ready, refused = self._sort(data)
+        if data not in self._runs:
+            held = self._folders.items(Place.RUNNING, data)
+            if held:
+                self._go_on(held[0])
+            elif ready:
+                self._begin(min(ready)[-1])
+        self._put_away(refused)
 
     # --- A run --------------------------------------------------------------------
 
@@ -243,26 +238,35 @@ class Server:
         if often:
             ending = Ending(ending.exit_code, ending.error_code, f"{ending.message} ({often})", ending.hint)
         record = self._said(record, state, None, ending, not_before=0.0)
-        self._folders.move(item, Place.REFUSED, record)
+        self._folders.move(item, Place.REFUSED, record, _safe(item.name))
         self._seen.pop(item, None)
         self._say(f"{item.data}: {item.name} is {state} (exit code {ending.exit_code}): {ending.message}")
 
     # --- The inbox -----------------------------------------------------------------
 
-    def _sort(self, data: str) -> list[tuple[int, int, Item]]:
-        """Judge the studies in the inbox; return those that may run now, each with what orders them."""
-        ready = []
+    def _sort(self, data: str) -> tuple[list[tuple[int, int, Item]], list[tuple[Item, Record, Ending]]]:
+        """Judge the studies in the inbox, as many as there is time for at one look; the next look goes on.
+
+        Returns
+        -------
+        ready : list
+            Those that may run now, each with what orders them.
+        refused : list
+            Those that never may, each with its record and the reason.
+        """
+        ready, refused = [], []
         items = self._folders.items(Place.INBOX, data)
-        for item in [known for known in self._seen if known.data == data and known not in items]:
+        for item in {known for known in self._seen if known.data == data}.difference(items):
             del self._seen[item]
             self._folders.forget(item)
-        for item in items:
-            if not self._settled(item):
-                continue
+        end = self._monotonic() + _LOOK
+        for item in sorted(filter(self._settled, items), key=self._turn):
+            if self._monotonic() > end:
+                break
             verdict, record = self._verdict(item), self._folders.record(item)
             ending = None if verdict.error is None else _ending(verdict.error)
             if verdict.kind is Kind.REFUSED and ending is not None:
-                self._refuse(item, self._said(record, State.REFUSED, verdict.facts), ending)
+                refused.append((item, self._said(record, State.REFUSED, verdict.facts), ending))
                 continue
             if verdict.kind is Kind.WAITS:
                 self._note(item, self._said(record, State.WAITS, verdict.facts, ending))
@@ -272,7 +276,26 @@ class Server:
                 self._note(item, self._said(record, State.QUEUED, verdict.facts))
             if not late:
                 ready.append((record.tries, self._folders.mark(item)[-1], item))
-        return ready
+        return ready, refused
+
+    def _turn(self, item: Item) -> tuple[int, int, str]:
+        """Return what orders the reading of files: of those that are new, the short ones come first."""
+        return self._judge.turn(self._folders.study(item)), self._seen[item].mark[1], item.name
+
+    def _put_away(self, refused: list[tuple[Item, Record, Ending]]) -> None:
+        """Refuse studies, as many as there is time for. One that cannot be moved stays, and hinders no other."""
+        end = self._monotonic() + _LOOK
+        for item, record, ending in refused:
+            if self._monotonic() > end:
+                break
+            try:
+                self._refuse(item, record, ending)
+                self._stuck.pop(item, None)
+            except OSError as error:
+                words = f"{item.data}: {item.name} is refused, and cannot be moved: {error.strerror}"
+                if self._stuck.get(item) != words:
+                    self._say(words)
+                self._stuck[item] = words
 
     def _settled(self, item: Item) -> bool:
         """Say whether a file has been there long enough without a change; it may still be on its way."""
@@ -284,6 +307,10 @@ class Server:
         return now - seen.since >= SETTLED
 
     def _verdict(self, item: Item) -> Verdict:
+        if _safe(item.name) != item.name:
+            words = f"the name of the file is no line of text, or has more than {_LONGEST_NAME} bytes"
+            why = BadInput(f"{words}: {printable(item.name)}", "hand it in again under another name")
+            return Verdict(Kind.REFUSED, why)
         try:
             return self._judge.verdict(self._folders.study(item), item.data)
         except Exception as error:  # noqa: BLE001  one study must not end the site
@@ -318,6 +345,14 @@ class Server:
             state=state, message=ending.message, hint=ending.hint, exit_code=ending.exit_code,
             error_code=ending.error_code, changed=now, **more,
         )  # fmt: skip
+
+
+def _safe(name: str) -> str:
+    """Return a name under which a study's file and its record can lie: its own, or one that has its hash."""
+    raw = os.fsencode(name)
+    if len(raw) <= _LONGEST_NAME and printable(name) == name:
+        return name
+    return f"unnamed-{hashlib.blake2b(raw, digest_size=8).hexdigest()}"
 
 
 def _ending(error: MasqueradeError) -> Ending:

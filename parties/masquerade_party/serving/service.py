@@ -14,12 +14,15 @@ from pathlib import Path
 from types import FrameType
 
 from masquerade_core.errors import BadInput
+from masquerade_core.identity import PublicKeys
+from masquerade_core.words import printable
+from masquerade_host.keyfiles import load_keys
 from masquerade_host.signals import handled
 from masquerade_party.serving.children import Processes
 from masquerade_party.serving.folders import LOCK, Folders
-from masquerade_party.serving.judging import Judge
+from masquerade_party.serving.reading import Reader
 from masquerade_party.serving.server import Server
-from masquerade_party.serving.settings import load_settings
+from masquerade_party.serving.settings import Settings, key_of, load_settings, records_of
 
 __all__ = ["serve"]
 
@@ -48,15 +51,32 @@ def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> Non
     with _alone(root), _woken() as (wake, told):
         folders, data = Folders(root), tuple(settings.data)
         folders.make(data)
-        server = Server(folders, data, Judge(root, settings), Processes(folders), say)
-        say(f"the site serves {root}")
-        while not told:
-            server.look()
-            select.select([wake], [], [], _EVERY)
-            with contextlib.suppress(BlockingIOError):
-                wake.recv(1024)
-        server.stop()
+        reader = Reader(root, settings, _keys(root, settings))
+        with contextlib.closing(reader):
+            server = Server(folders, data, reader, Processes(folders), say)
+            say(f"the site serves {root}")
+            while not told:
+                server.look()
+                select.select([wake], [], [], _EVERY)
+                with contextlib.suppress(BlockingIOError):
+                    wake.recv(1024)
+            server.stop()
         say(f"the site was stopped by {told[0]}")
+
+
+def _keys(root: Path, settings: Settings) -> dict[str, PublicKeys]:
+    """Return the site's public key for each data set.
+
+    Raises
+    ------
+    BadInput
+        A key file, or the address of a database, cannot be used.
+    """
+    for each in settings.data.values():
+        records_of(root, each)  # what cannot be read at all is found now
+    files = {name: key_of(root, settings, each) for name, each in settings.data.items()}
+    public = {file: load_keys(file).public for file in set(files.values())}
+    return {name: public[file] for name, file in files.items()}
 
 
 @contextlib.contextmanager
@@ -105,7 +125,6 @@ def _woken() -> Iterator[tuple[socket.socket, list[str]]]:
 
 
 def _to_stderr(line: str) -> None:
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')} INFO    {shown}\n")
+        sys.stderr.write(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')} INFO    {printable(line)}\n")
         sys.stderr.flush()

@@ -14,22 +14,24 @@
 Paths are those from the folder of ``site.toml``.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
+from masquerade_core.bounded import read_text, toml_of
+from masquerade_core.data.queries import Query, data_at
 from masquerade_core.errors import BadInput
 from masquerade_core.study.columns import Section
 from masquerade_core.study.text import explain
 
-__all__ = ["SETTINGS", "DataSet", "Settings", "load_settings"]
+__all__ = ["SETTINGS", "DataSet", "Settings", "key_of", "load_settings", "records_of"]
 
 SETTINGS = "site.toml"
 """The file's name."""
 
 _EXAMPLE = 'write two lines: key = "site.key", and data.patients.records = "records.csv"'
+_MOST_BYTES = 1 << 20
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -78,16 +80,25 @@ def load_settings(folder: Path) -> Settings:
         It is missing, or no valid file. The sentence says what was seen and what is allowed.
     """
     path = folder / SETTINGS
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"there is no {path}, which says what this site serves", _EXAMPLE) from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is not TOML: {error}", "correct the file at that place") from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BadInput(f"{path} cannot be read: {reason}", "make it a text file that you can read") from error
+    found = toml_of(read_text(path, _MOST_BYTES, "file of settings", _EXAMPLE), path)
     try:
         return Settings.model_validate(found)
     except ValidationError as error:
         raise BadInput(f"{path}: {explain(error, Settings)}", "docs/site.md has all settings") from error
+
+
+def key_of(root: Path, settings: Settings, mine: DataSet) -> Path:
+    """Return the file with the secret keys for a data set."""
+    return root / (mine.key or settings.key)
+
+
+def records_of(root: Path, mine: DataSet) -> Path | Query:
+    """Return where the records of a data set are.
+
+    Raises
+    ------
+    BadInput
+        It is the address of a database that cannot be used.
+    """
+    found = data_at(mine.records)
+    return root / found if isinstance(found, Path) else found

@@ -1,9 +1,11 @@
 """How every descent begins, and the checks that all descents share.
 
-First a secure sum tells everybody N, the number of all records. Slots, grids and steps follow from N, so everybody
-refuses an N that cannot be right. This matters because a party can claim any number, and Charlie with a party's help
-can change the total. An N of 0 would make iterates infinite. Whether a party then still sends a gradient would tell of
-its records.
+First a secure sum tells everybody N, the number of all records. N carries no noise. Two such sums over different
+parties would show what is between them, so this one has all K parties in every attempt, or the attempt ends.
+
+Slots, grids and steps follow from N, so everybody refuses an N that cannot be right. This matters because a party can
+claim any number, and Charlie with a party's help can change the total. An N of 0 would make iterates infinite. Whether
+a party then still sends a gradient would tell of its records.
 
 What can be right follows from public limits alone: K ``min_records``, and the sum of the parties' ``max_records``. So
 all participants answer alike. If a party compared N with its own size, Charlie could learn that size from a few runs
@@ -23,7 +25,6 @@ from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
-from masquerade_protocols.blocks.double_sets import has_double_masks
 from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, set_up, set_up_charlie
 
@@ -33,6 +34,7 @@ __all__ = [
     "check_held_back",
     "check_steps",
     "count_layout",
+    "descent_lengths",
     "fingerprint",
     "join_and_count",
     "relay_and_count",
@@ -50,6 +52,11 @@ def count_layout(study: Study) -> Layout:
     return layout_of(study, 1 if study.evaluation is None else 2, study.K << _RECORDS_BITS)
 
 
+def descent_lengths(study: Study) -> set[int]:
+    """Return how many numbers the sums of a descent have: sizes, and gradients or classifiers."""
+    return {count_layout(study).length, study.d}
+
+
 def check_count(study: Study, n: int) -> None:
     """Refuse a number of all records that cannot be right, by public limits alone.
 
@@ -65,17 +72,12 @@ def check_count(study: Study, n: int) -> None:
     RunFailed
         The number is less than all parties have at least, or more than they may have.
     """
-    if not _of_those_left(study, fewest_to_learn_from(study)) <= n <= most_to_learn_from(study):
+    if not fewest_to_learn_from(study) <= n <= most_to_learn_from(study):
         raise RunFailed(
             "the opened number of all records cannot be right: it is less than min_records for each party, or more "
             "than all parties together may have",
             "start a new run; the sum alone does not show who changed it",
         )
-
-
-def _of_those_left(study: Study, fewest: int) -> int:
-    """Return the fewest records that the sum of sizes may have: under double masks, it may already lose parties."""
-    return fewest * study.survivors // study.K if has_double_masks(study) else fewest
 
 
 def check_held_back(study: Study, n: int, held: int) -> int:
@@ -98,8 +100,7 @@ def check_held_back(study: Study, n: int, held: int) -> int:
     """
     share = as_fraction(study.evaluation.share) if study.evaluation is not None else 0
     together = share * (n + held)
-    fewest, most = _of_those_left(study, fewest_held_back(study)), most_held_back(study)
-    if not max(fewest, together - study.K) <= held <= min(most, together):
+    if not max(fewest_held_back(study), together - study.K) <= held <= min(most_held_back(study), together):
         raise RunFailed(
             "the opened number of records held back cannot be: it is not the study's share of all records, or it is "
             "out of the limits that follow from min_records and max_records",

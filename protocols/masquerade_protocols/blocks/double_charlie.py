@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.crypto.masks import Words, tagged_hash
+from masquerade_core.crypto.pair_keys import End
 from masquerade_core.crypto.shamir import SHARE_BYTES, join_shares, read_share
-from masquerade_core.errors import RunFailed, SumRefused
+from masquerade_core.errors import ProtocolViolation, RunFailed, SumRefused
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_core.words import counted
@@ -31,7 +32,7 @@ from masquerade_protocols.blocks.double_messages import (
 from masquerade_protocols.blocks.double_sets import Members, Ring, pack_set, thresholds_of
 from masquerade_protocols.blocks.layouts import Layout, as_words
 from masquerade_protocols.blocks.masked_messages import Summed
-from masquerade_protocols.blocks.sum_messages import receipt
+from masquerade_protocols.blocks.sum_messages import check_round, receipt
 
 __all__ = ["DoubleCharlieSums", "doubly_masked_digest"]
 
@@ -94,18 +95,19 @@ class DoubleCharlieSums:
         ----------
         layout : Words
         again : bool
-            Not used: no sum is made again, with fresh noise or without.
+            Whether the sum carries noise, so that it can lose parties. No sum is made again.
 
         Raises
         ------
         RunFailed
             Too few parties are left, or too few neighbours of one.
+        ProtocolViolation
+            A party is at fault for what it sent to a sum without noise; the error names it.
         SumRefused
             What is left is no sum: a party contributed, dealt or revealed something else than it should.
         """
-        del again
         words = as_words(layout)
-        contributions, total, check = await self._opened(words)
+        contributions, total, check = await self._opened(words, exact=not again)
         sums = words.decode(total, len(contributions))
         names = self.study.names
         digests = {names[i]: doubly_masked_digest(message) for i, message in contributions.items()}
@@ -117,13 +119,15 @@ class DoubleCharlieSums:
     async def aggregate(self, layout: Layout) -> tuple[int, ...]:
         """Add up, take all masks off, and tell nobody; the errors are those of :meth:`open_sum`."""
         words = as_words(layout)
-        contributions, total, _ = await self._opened(words)
+        contributions, total, _ = await self._opened(words, exact=True)
         self._round += 1
         return words.decode(total, len(contributions))
 
-    async def _opened(self, words: Words) -> tuple[Mapping[int, DoublyMasked], NDArray[np.generic], bytes]:
+    async def _opened(
+        self, words: Words, *, exact: bool
+    ) -> tuple[Mapping[int, DoublyMasked], NDArray[np.generic], bytes]:
         before = self._members
-        contributions = await self._contributions(words)
+        contributions = await self._contributions(words, exact=exact)
         vouched = await self._vouched()
         await self._pass_on(contributions, vouched, before)
         shares = await self._shares(before)
@@ -142,10 +146,13 @@ class DoubleCharlieSums:
         self._alive[[i for i in indices if i not in answers]] = False
         return answers
 
-    async def _contributions(self, words: Words) -> dict[int, DoublyMasked]:
+    async def _contributions(self, words: Words, *, exact: bool) -> dict[int, DoublyMasked]:
         """Gather what comes in time: U, and everybody of it with well-made bytes and one view of the run."""
-        answers = await self._answers(DoublyMasked, self._members)
-        sound = {i: m for i, m in answers.items() if self._fits(words, i, m)}
+        if exact:
+            sound = await self._everybodys(words)
+        else:
+            answers = await self._answers(DoublyMasked, self._members)
+            sound = {i: m for i, m in answers.items() if self._fits(words, i, m)}
         labels = Counter(message.label for message in sound.values())
         if len(labels) > 1:
             raise SumRefused(
@@ -157,6 +164,19 @@ class DoubleCharlieSums:
         self._members, self._alive = members, members.copy()
         self._check_enough()
         return sound
+
+    async def _everybodys(self, words: Words) -> dict[int, DoublyMasked]:
+        """Gather the contributions to a sum without noise: it has those of all who take part, or there is no sum."""
+        names = self.study.names
+        members = np.flatnonzero(self._members).tolist()
+        came = await self.seat.gather(DoublyMasked, [names[i] for i in members])
+        for i in members:
+            check_round(came[names[i]].round, self._round, names[i], "contributed to")
+            if not self._fits(words, i, came[names[i]]):
+                raise ProtocolViolation(
+                    f"{names[i]} sent a contribution of another length than the round's", peer=names[i]
+                )
+        return {i: came[names[i]] for i in members}
 
     def _fits(self, words: Words, i: int, message: DoublyMasked) -> bool:
         boxes = sum(bool(self._members[j]) for j in self._near[i])
@@ -254,4 +274,6 @@ class DoubleCharlieSums:
             secret = join_shares(shares[i], t)
             for j in self._near[i]:
                 if self._members[j]:
-                    yield j > i, pair_mask(secret, self._keys[j], label, self.study.names[j])
+                    both = {k: End(self.study.names[k], self._keys[k]) for k in (i, j)}
+                    ends = (both[min(i, j)], both[max(i, j)])
+                    yield j > i, pair_mask(self.seat.run, label, secret, ends, both[j])

@@ -37,20 +37,28 @@ one. For K parties, k neighbours each, and a committee (:mod:`masquerade_core.th
 connect all honest parties of U with each other. Charlie, with the corrupt ones, learns the sum over all honest parties
 of U and nothing else. These are h = min_survivors - colluders or more, each with its share of noise.
 
+*Nobody proves to own a one-time key.* Whoever announces another's, or one that shares its secrets, spoils the sum and
+learns nothing. k_ij^t depends on both names (:mod:`masquerade_core.crypto.pair_keys`), so it is a mask that nobody else
+uses, and that neither the copier nor Charlie can take off.
+
 *What it costs beside retries.* A party contributes once a round, so there is one release a round and no sum is made
-again. Exact sums may lose parties, too. Whoever is out stays out. N is not counted again.
+again. Whoever is out stays out.
+
+*Exact sums lose nobody.* N carries no noise. Charlie could open N without one party, end the attempt, and open N of all
+in the next one: the difference is that party's size. So for a sum without noise, U is everybody who took part before.
 
 *What is not promised.* A party that deals or reveals false shares spoils the sum. Its check value or its marks show
 that, the run ends, and nobody can tell who it was.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from nacl.bindings import crypto_scalarmult, crypto_scalarmult_base
+from nacl.exceptions import CryptoError
 
 from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
+from masquerade_core.crypto.pair_keys import End, derive, public_of
 from masquerade_core.crypto.shamir import SHARE_BYTES, deal
 from masquerade_core.errors import ProtocolViolation, SumRefused
 from masquerade_core.seat import Seat
@@ -72,20 +80,27 @@ from masquerade_protocols.blocks.double_messages import (
     vouch,
 )
 from masquerade_protocols.blocks.double_sets import Members, Ring, check_set, pack_set, read_set, thresholds_of
-from masquerade_protocols.blocks.layouts import Again, Layout, as_words
+from masquerade_protocols.blocks.layouts import Again, Layout, Vector, as_words
 from masquerade_protocols.blocks.masked_messages import GroupKey, Summed
 from masquerade_protocols.blocks.sum_messages import check_round
 
-__all__ = ["DoublePartySums", "pair_mask", "public_of"]
+__all__ = ["DoublePartySums", "pair_mask"]
+
+_SHARES = "boxes with shares"
 
 
-def public_of(secret: bytes) -> bytes:
-    """Return the public half of a one-time key."""
-    return bytes(crypto_scalarmult_base(secret))
-
-
-def pair_mask(secret: bytes, public: bytes, label: bytes, peer: str) -> bytes:
+def pair_mask(run: bytes, label: bytes, secret: bytes, ends: tuple[End, End], peer: End) -> bytes:
     """Return the key of the mask that the holders of two one-time keys share in the round of ``label``.
+
+    Parameters
+    ----------
+    run, label : bytes
+    secret : bytes
+        One of the two one-time keys.
+    ends : pair of End
+        Both parties in the roster's order, each with its public one-time key.
+    peer : End
+        The one of them that holds the other key.
 
     Raises
     ------
@@ -93,10 +108,11 @@ def pair_mask(secret: bytes, public: bytes, label: bytes, peer: str) -> bytes:
         The fault of ``peer``, who dealt this public key: it is one with which no secret can be shared.
     """
     try:
-        shared = crypto_scalarmult(secret, public)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise ProtocolViolation(f"{peer} dealt a one-time key that is not a usable X25519 key", peer=peer) from error
-    return tagged_hash("mask", label, key=shared)
+        return derive(run, secret, peer.public, "one-time masks", ends, context=label)
+    except (CryptoError, ValueError, TypeError) as error:
+        raise ProtocolViolation(
+            f"{peer.name} dealt a one-time key that is not a usable X25519 key", peer=peer.name
+        ) from error
 
 
 @dataclass
@@ -104,8 +120,13 @@ class _Held:
     """What a party holds of its neighbours for one round, by their numbers, and its own one-time key."""
 
     secret: bytes = field(repr=False)
+    public: bytes = field(init=False)
     keys: dict[int, bytes] = field(default_factory=dict, repr=False)
     shares: dict[int, bytes] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Compute the public half of the own key."""
+        self.public = public_of(self.secret)
 
 
 @dataclass
@@ -117,8 +138,6 @@ class DoublePartySums:
     seat, study : Seat, Study
     ring : Ring
         Who stands near whom.
-    pair_keys : mapping of int to bytes
-        The keys for boxes and proofs, with each neighbour and each of the committee.
     kappa : bytes
         The parties' key for check values.
     held_back : int
@@ -128,7 +147,6 @@ class DoublePartySums:
     seat: Seat
     study: Study
     ring: Ring
-    pair_keys: Mapping[int, bytes] = field(repr=False)
     kappa: bytes = field(repr=False)
     _chain: bytes
     _held: _Held = field(repr=False)
@@ -150,23 +168,17 @@ class DoublePartySums:
             await seat.send_sealed(GroupKey(kappa=kappa))
         else:
             kappa = (await seat.receive(GroupKey, names[0])).kappa
-        ring, me = Ring(roster, study.K, thresholds_of(study)), names.index(seat.me)
-        near = ring.neighbours(me)
-        # A party of the committee answers to everybody.
-        others = range(study.K) if me in ring.committee else {*near, *ring.committee}
-        label = b"double masks" + roster
-        keys = {i: seat.shared_key(names[i], label) for i in others if i != me}
+        ring = Ring(roster, study.K, thresholds_of(study))
         first = await seat.once("first one-time key", lambda rng: rng.bytes(64))
-        sums = cls(seat, study, ring, keys, kappa, roster, _Held(first[:32]))
+        sums = cls(seat, study, ring, kappa, roster, _Held(first[:32]))
         await sums._exchange_first(first[32:])
         return sums
 
     async def _exchange_first(self, coefficients: bytes) -> None:
         dealt = deal(self._held.secret, self.ring.sizes.threshold, len(self._near), coefficients)
-        public = public_of(self._held.secret)
+        public = self._held.public
         boxes = (
-            seal_box(self.pair_keys[i], self._chain, self.seat.me, public, share)
-            for i, share in zip(self._near, dealt, strict=True)
+            seal_box(self._key_to(i, self._chain), public, share) for i, share in zip(self._near, dealt, strict=True)
         )
         await self.seat.send(CHARLIE, DealtKeys(key=public, boxes=b"".join(boxes)))
         got = await self.seat.receive(HeldKeys, CHARLIE)
@@ -180,7 +192,12 @@ class DoublePartySums:
         keys = split(got.keys, KEY_BYTES, len(senders), CHARLIE, "keys")
         boxes = split(got.boxes, box_bytes(shares), len(senders), CHARLIE, "boxes")
         for i, key, box in zip(senders, keys, boxes, strict=True):
-            yield i, key, open_box(self.pair_keys[i], label, self.study.names[i], key, box)
+            name = self.study.names[i]
+            yield i, key, open_box(self.seat.pair_key(name, _SHARES, sender=name, context=label), name, key, box)
+
+    def _key_to(self, i: int, label: bytes) -> bytes:
+        """Return the key of the box for a neighbour in the round of ``label``."""
+        return self.seat.pair_key(self.study.names[i], _SHARES, sender=self.seat.me, context=label)
 
     async def precompute(self, layouts: Sequence[Layout]) -> None:
         """Do nothing: masks need no obfuscators."""
@@ -189,7 +206,7 @@ class DoublePartySums:
         """Do nothing: every sum was checked when it was told."""
 
     async def open_sum(
-        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Again | None = None
+        self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None
     ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum over all that did.
 
@@ -197,12 +214,12 @@ class DoublePartySums:
         ----------
         layout : Words
             From public numbers alone; the same at every participant.
-        vector : sequence of int
+        vector : ndarray or sequence of int
             Encoded and clipped; noise included.
         bound_to : bytes
             A hash of what the contributions of this round depend on, the same at every party.
         again : callable, optional
-            Not used: no sum is made again.
+            Not called: no sum is made again. None for a sum without noise, which loses nobody.
 
         Raises
         ------
@@ -213,10 +230,9 @@ class DoublePartySums:
         RunFailed
             The run goes on without this party.
         """
-        del again
         words = as_words(layout)
         label, check_key = await self._contribute(words, vector, bound_to)
-        await self._reveal(label)
+        await self._reveal(label, exact=again is None)
         told = await self.seat.receive(Summed, CHARLIE)
         check_round(told.round, self._round, CHARLIE, "added up")
         if (len(told.words), len(told.check)) != (words.total_bytes, words.check_bytes):
@@ -233,10 +249,10 @@ class DoublePartySums:
         self._go_on(label, told.words, told.check, told.receipt)
         return total
 
-    async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
+    async def contribute(self, layout: Layout, vector: Vector, bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns; the parameters are those of :meth:`open_sum`."""
         label, _ = await self._contribute(as_words(layout), vector, bound_to)
-        await self._reveal(label)
+        await self._reveal(label, exact=True)
         self._go_on(label)
 
     def _go_on(self, label: bytes, *told: bytes) -> None:
@@ -244,18 +260,19 @@ class DoublePartySums:
         self._chain = tagged_hash("chain", label, pack_set(self._members), *told)
         self._round += 1
 
-    async def _contribute(self, words: Words, vector: Sequence[int], bound_to: bytes) -> tuple[bytes, CheckKey]:
+    async def _contribute(self, words: Words, vector: Vector, bound_to: bytes) -> tuple[bytes, CheckKey]:
         """Send this round's vector under both masks, with shares for all neighbours; return the label and check key."""
         numbers = (n.to_bytes(8, "big") for n in (self._round, words.length, words.bits))
         label = tagged_hash("double round", self._chain, *numbers, pack_set(self._members), bound_to)
         drawn = await self.seat.once(f"masks of round {self._round}", lambda rng: rng.bytes(128))
         seed, secret, *coefficients = (drawn[i : i + 32] for i in range(0, 128, 32))
         check_key = CheckKey(words, tagged_hash("check", label, key=self.kappa))
-        names, near = self.study.names, [i for i in self._near if self._members[i]]
+        near = [i for i in self._near if self._members[i]]
         streams = [(True, tagged_hash("own mask", label, key=seed))]
-        streams += [(self._me < i, pair_mask(self._held.secret, self._held.keys[i], label, names[i])) for i in near]
+        streams += [(self._me < i, self._pair_mask(i, label)) for i in near]
         masked, hidden = words.masked(words.encode(vector), check_key.of(vector) + check_key.constant, streams)
-        public = public_of(secret)
+        self._next = _Held(secret)
+        public = self._next.public
         message = DoublyMasked(
             round=self._round,
             label=label,
@@ -265,8 +282,12 @@ class DoublePartySums:
             boxes=self._boxes(label, public, (secret, seed), coefficients),
         )
         await self.seat.send(CHARLIE, message)
-        self._next = _Held(secret)
         return label, check_key
+
+    def _pair_mask(self, i: int, label: bytes) -> bytes:
+        mine, theirs = End(self.seat.me, self._held.public), End(self.study.names[i], self._held.keys[i])
+        ends = (mine, theirs) if self._me < i else (theirs, mine)
+        return pair_mask(self.seat.run, label, self._held.secret, ends, theirs)
 
     def _boxes(self, label: bytes, public: bytes, secrets: tuple[bytes, bytes], coefficients: Sequence[bytes]) -> bytes:
         """Seal for each neighbour that takes part its shares of the next one-time key's secret, and of b_j."""
@@ -278,19 +299,19 @@ class DoublePartySums:
             strict=True,
         )
         return b"".join(
-            seal_box(self.pair_keys[i], label, self.seat.me, public, of_key + of_seed)
+            seal_box(self._key_to(i, label), public, of_key + of_seed)
             for i, of_key, of_seed in rows
             if self._members[i]
         )
 
-    async def _reveal(self, label: bytes) -> None:
+    async def _reveal(self, label: bytes, *, exact: bool) -> None:
         """Check whose sum Charlie wants to open, and show him the one share of each neighbour that this takes."""
         vouched = b""
         if self._me in self.ring.committee:
-            vouched = await self._vouch(label)
+            vouched = await self._vouch(label, exact=exact)
         opening = await self.seat.receive(Opening, CHARLIE)
         check_round(opening.round, self._round, CHARLIE, "opened")
-        named = self._checked(opening.members)
+        named = self._checked(opening.members, exact=exact)
         self._check_vouched(label, opening, vouched)
         of_seeds = {}
         senders = [i for i in self._near if named[i]]
@@ -302,22 +323,26 @@ class DoublePartySums:
         await self.seat.send(CHARLIE, Revealed(round=self._round, shares=b"".join(shown)))
         self._held, self._members = self._next, named
 
-    def _checked(self, members: bytes) -> Members:
+    def _checked(self, members: bytes, *, exact: bool) -> Members:
         named = read_set(members, self.study.K, CHARLIE)
-        check_set(self.ring, self.study.survivors, self._members, named, self._me)
+        check_set(self.ring, self.study.survivors, self._members, named, self._me, exact=exact)
         return named
 
-    async def _vouch(self, label: bytes) -> bytes:
+    async def _vouch(self, label: bytes, *, exact: bool) -> bytes:
         """As one of the committee, tell every party of the set which set Charlie named; returns that set."""
         asked = await self.seat.receive(Asked, CHARLIE)
         check_round(asked.round, self._round, CHARLIE, "asked about")
-        named = self._checked(asked.members)
+        named = self._checked(asked.members, exact=exact)
         proofs = b"".join(
-            bytes(VOUCH_BYTES) if i == self._me else vouch(self.pair_keys[i], label, self.seat.me, asked.members)
+            bytes(VOUCH_BYTES) if i == self._me else self._vouch_for(i, self.seat.me, label, asked.members)
             for i in np.flatnonzero(named).tolist()
         )
         await self.seat.send(CHARLIE, Vouched(round=self._round, proofs=proofs))
         return asked.members
+
+    def _vouch_for(self, i: int, sender: str, label: bytes, members: bytes) -> bytes:
+        """Return the proof that ``sender``, this party or party ``i``, makes for the other of the two."""
+        return vouch(self.seat.pair_key(self.study.names[i], "vouches", sender=sender), label, members)
 
     def _check_vouched(self, label: bytes, opening: Opening, vouched: bytes) -> None:
         """Check that a quorum of the committee named this set, oneself included if one did."""
@@ -332,7 +357,7 @@ class DoublePartySums:
             )
         for i, proof in zip(signers, proofs, strict=True):
             name = self.study.names[i]
-            if i != self._me and proof != vouch(self.pair_keys[i], label, name, opening.members):
+            if i != self._me and proof != self._vouch_for(i, name, label, opening.members):
                 raise ProtocolViolation(
                     f"{name} did not name the set of parties whose sum Charlie wants to open: either {name} sent a "
                     "wrong proof, or Charlie told others another set; which of the two cannot be told",

@@ -105,37 +105,28 @@ def box_bytes(shares: int) -> int:
     return shares * SHARE_BYTES + _TAG_BYTES
 
 
-def _box_key(pair_key: bytes, label: bytes, sender: str) -> bytes:
-    return tagged_hash("double masks box", label, sender.encode(), key=pair_key)
-
-
-def seal_box(pair_key: bytes, label: bytes, sender: str, public: bytes, shares: bytes) -> bytes:
+def seal_box(key: bytes, public: bytes, shares: bytes) -> bytes:
     """Seal shares for a neighbour, together with a one-time key that travels beside the box.
 
     Parameters
     ----------
-    pair_key : bytes
-        Of this run and the two parties.
-    label : bytes
-        Of the round, in which ``sender`` seals one such box.
-    sender : str
+    key : bytes
+        Of this round, the two parties and this direction. It serves for this box alone.
     public : bytes
         The key, which anybody may see and nobody can change.
     shares : bytes
     """
-    key = _box_key(pair_key, label, sender)
     return bytes(crypto_aead_chacha20poly1305_ietf_encrypt(shares, public, _NONCE, key))
 
 
-def open_box(pair_key: bytes, label: bytes, sender: str, public: bytes, box: bytes) -> bytes:
-    """Open a box that Charlie relayed as ``sender``'s of the round of ``label``, with the key ``public`` beside it.
+def open_box(key: bytes, sender: str, public: bytes, box: bytes) -> bytes:
+    """Open a box that Charlie relayed as ``sender``'s of this round, with the key ``public`` beside it.
 
     Raises
     ------
     ProtocolViolation
         The box does not open. It bears no signature, so ``sender`` and Charlie are both suspects.
     """
-    key = _box_key(pair_key, label, sender)
     try:
         return bytes(crypto_aead_chacha20poly1305_ietf_decrypt(box, public, _NONCE, key))
     except (CryptoError, ValueError, TypeError) as error:
@@ -146,12 +137,12 @@ def open_box(pair_key: bytes, label: bytes, sender: str, public: bytes, box: byt
         ) from error
 
 
-def vouch(pair_key: bytes, label: bytes, sender: str, members: bytes) -> bytes:
-    """Return the proof, for one other party, that ``sender`` named this set in the round of ``label``.
+def vouch(key: bytes, label: bytes, members: bytes) -> bytes:
+    """Return the proof, for one other party, that this set was named in the round of ``label``.
 
-    The sender's name makes it another proof than the other party's own, which has the same pair key.
+    ``key`` is of the two parties and this direction. So it is another proof than the other party's own.
     """
-    return tagged_hash("double masks set", label, sender.encode(), members, key=pair_key, size=VOUCH_BYTES)
+    return tagged_hash("double masks set", label, members, key=key, size=VOUCH_BYTES)
 
 
 def split(raw: bytes, width: int, count: int, peer: str, what: str) -> Sequence[bytes]:

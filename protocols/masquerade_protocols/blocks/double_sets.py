@@ -112,7 +112,7 @@ def read_set(raw: bytes, count: int, peer: str) -> Members:
     return bits[:count].astype(np.bool_)
 
 
-def check_set(ring: Ring, fewest: int, before: Members, named: Members, me: int) -> None:
+def check_set(ring: Ring, fewest: int, before: Members, named: Members, me: int, *, exact: bool) -> None:
     """Check that the shares of a round may be shown for this set; every honest party does, and the committee first.
 
     Parameters
@@ -126,16 +126,21 @@ def check_set(ring: Ring, fewest: int, before: Members, named: Members, me: int)
         The set that Charlie names: those whose contributions are in the sum.
     me : int
         Who checks.
+    exact : bool
+        Whether the sum carries no noise. Then it loses nobody: two such sums show what is between their sets.
 
     Raises
     ------
     ProtocolViolation
         Charlie's fault: he names somebody who was out already, or too few parties, or a party so few of whose
-        neighbours are in the set that its contribution could be told from the others'.
+        neighbours are in the set that its contribution could be told from the others'. Or he leaves somebody out of a
+        sum without noise.
     RunFailed
         The run goes on without this party.
     """
     _check_known(before, named)
+    if exact:
+        _check_whole(before, named)
     _check_enough(fewest, named)
     _check_surrounded(ring, named)
     if not named[me]:
@@ -148,6 +153,15 @@ def check_set(ring: Ring, fewest: int, before: Members, named: Members, me: int)
 def _check_known(before: Members, named: Members) -> None:
     if (named & ~before).any():
         raise ProtocolViolation("Charlie names a party for a sum that was out of the run already", peer=CHARLIE)
+
+
+def _check_whole(before: Members, named: Members) -> None:
+    if (lost := int((before & ~named).sum())) > 0:
+        raise ProtocolViolation(
+            f"Charlie leaves {counted(lost, 'party', 'parties')} out of a sum without noise, which loses nobody: "
+            "with a second such sum he would learn what they contributed",
+            peer=CHARLIE,
+        )
 
 
 def _check_enough(fewest: int, named: Members) -> None:

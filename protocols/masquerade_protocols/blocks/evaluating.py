@@ -1,14 +1,15 @@
 """What commands know of an evaluation: rows of the statement, paragraphs, the price. Every protocol gets them alike."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from masquerade_core.data.holdout import fewest_held_back
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS
 from masquerade_core.privacy.several_records import PARTY, PERSON
-from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, SharedNoiseRows, digits
+from masquerade_core.privacy.statement import ALL_FOLLOW, COMPUTATIONAL, Claim, SharedNoiseRows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_protocols.blocks.evaluation import check_evaluation, evaluation_layouts, noise_of
+from masquerade_protocols.blocks.evaluation import check_evaluation, evaluation_layouts, evaluation_lengths, noise_of
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
@@ -16,7 +17,7 @@ from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 __all__ = ["evaluation_rows", "what_leaves", "with_evaluation"]
 
 _ASSUMPTIONS = (
-    "everybody follows the protocol, and honest parties draw their share of the noise",
+    ALL_FOLLOW,
     "which records are held back follows from their place in the file; a replaced record keeps its place",
     "N and the number of records held back are published as they are; epsilon does not cover sizes",
     "a second evaluation of the same records, or one after the file was sorted anew, adds its own epsilon",
@@ -115,4 +116,15 @@ def with_evaluation(entry: Protocol) -> Protocol:
         more = price_of_sums(study, [layout.count for layout in layouts], set_up=False)
         return Cost(*(old + new for old, new in zip(vars(price).values(), vars(more).values(), strict=True)))
 
-    return replace(entry, check=check, statement=statement, explain=explain, cost=cost, evaluates=True)
+    def sum_lengths(study: Study) -> Collection[int]:
+        return {*entry.sum_lengths(study), *(() if study.evaluation is None else evaluation_lengths(study))}
+
+    return replace(
+        entry,
+        check=check,
+        statement=statement,
+        explain=explain,
+        cost=cost,
+        sum_lengths=sum_lengths,
+        evaluates=True,
+    )

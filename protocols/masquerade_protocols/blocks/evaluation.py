@@ -37,7 +37,8 @@ from masquerade_core.data.records import OfBlock, Records
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.class_evaluation import evaluate_classes
 from masquerade_core.learning.evaluation import evaluate
-from masquerade_core.learning.label_counts import Counts, Noisy
+from masquerade_core.learning.intervals import Noisy
+from masquerade_core.learning.label_counts import Counts
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, locate_bins, score_range
 from masquerade_core.model import Model
@@ -54,7 +55,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
 from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.noise_shares import with_fresh_noise
+from masquerade_protocols.blocks.noise_shares import FreshNoise, kept, to_keep
 from masquerade_protocols.blocks.releases import Parallel, Price, counted, price_of
 from masquerade_protocols.blocks.score_counts import Confusion, InBins, InCells
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
@@ -67,6 +68,7 @@ __all__ = [
     "evaluated",
     "evaluated_by_all",
     "evaluation_layouts",
+    "evaluation_lengths",
     "hold_back",
     "measured",
     "measured_by_all",
@@ -97,7 +99,7 @@ def noise_of(study: Study) -> SharedNoise:
     )
 
 
-def _lengths(study: Study) -> tuple[int, ...]:
+def evaluation_lengths(study: Study) -> tuple[int, ...]:
     """Return how long the opened vectors are. With named classes, the confusion matrix is the only one."""
     return (CELLS, _COUNTS) if study.classes is None else (study.classes**2,)
 
@@ -105,14 +107,14 @@ def _lengths(study: Study) -> tuple[int, ...]:
 def _prices(study: Study) -> tuple[Price, ...]:
     """Return what each of the opened vectors costs."""
     noise = noise_of(study)
-    if len(_lengths(study)) == 1:
+    if len(evaluation_lengths(study)) == 1:
         return (price_of(noise, noise.largest),)
     return price_of(noise, 1 - noise.largest), price_of(noise, noise.largest)
 
 
 def _drawn(study: Study) -> int:
     """Return how many numbers of noise a party draws: with those for vectors that are opened anew."""
-    lengths = _lengths(study)
+    lengths = evaluation_lengths(study)
     return sum(lengths) + study.retries * max(lengths)
 
 
@@ -136,7 +138,7 @@ def evaluation_layouts(study: Study, N: int) -> tuple[Layout, ...]:
     BadInput
         A slot is too wide for a plaintext.
     """
-    noise, lengths = noise_of(study), _lengths(study)
+    noise, lengths = noise_of(study), evaluation_lengths(study)
     tail = study.K * discrete_gaussian_tail_bound(noise.share, study.K * _drawn(study), TAIL_BITS)
     units = (LOCATE_UNITS, COUNT_UNITS)[-len(lengths) :]
     layouts = (layout_of(study, n, N * unit + tail) for n, unit in zip(lengths, units, strict=True))
@@ -162,27 +164,27 @@ class HeldBack:
         The records to learn from; all of them where the study has no ``[evaluation]``.
     records : Records or None
         Those held back.
-    noise : tuple of int
-        In grid units; empty where nothing is held back.
+    noise : FreshNoise
+        In grid units; none where nothing is held back.
     """
 
     training: Records
     records: Records | None
-    noise: tuple[int, ...]
+    noise: FreshNoise
 
 
 async def hold_back(seat: Seat, study: Study, data: Records) -> HeldBack:
     """Split a party's records and draw its noise. Before the join: later, the time for it would tell of the noise."""
     training, records = split(study, data)
     if records is None:
-        return HeldBack(training, None, ())
+        return HeldBack(training, None, FreshNoise(()))
     return HeldBack(training, records, await draw_share(seat, study))
 
 
-async def draw_share(seat: Seat, study: Study) -> tuple[int, ...]:
+async def draw_share(seat: Seat, study: Study) -> FreshNoise:
     """Draw a party's share of the noise on all numbers of an evaluation."""
     share, count = noise_of(study).share, _drawn(study)
-    return await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, count)))
+    return FreshNoise(await seat.once("evaluation noise", lambda rng: tuple(discrete_gaussian(rng, share, count))))
 
 
 async def evaluated(sums: PartySums, held: HeldBack, model: Model) -> Model:
@@ -209,29 +211,29 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
     if records is None:
         raise LocalProtocolError("a model was to be measured without records")
     await seat.stage(_STAGE)
-    unused, prices, paid = iter(held.noise), _prices(study), Parallel(seat)
+    noise, prices, paid = held.noise, _prices(study), Parallel(seat)
     if (classes := study.classes) is not None:
-        matrix = await seat.once("confusion", lambda _: _counted(records, Confusion(model, classes)))
+        matrix = kept(await seat.once("confusion", lambda _: _counted(records, Confusion(model, classes))))
         (layout,) = evaluation_layouts(study, N)
-        noisy_matrix = counted(seat, "confusion matrix", prices[0], partial(with_fresh_noise, matrix, unused), paid)
+        noisy_matrix = counted(seat, "confusion matrix", prices[0], partial(noise.on, matrix, layout), paid)
         opened = await sums.open_sum(layout, await noisy_matrix(), _bound_to(N, model), noisy_matrix)
         await sums.close()
         return _judged_classes(study, model, N, opened)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
-    cells = await seat.once("cells", lambda _: _counted(records, InCells(model, exponent)))
-    noisy_cells = counted(seat, "scores", prices[0], partial(with_fresh_noise, cells, unused), paid)
+    cells = kept(await seat.once("cells", lambda _: _counted(records, InCells(model, exponent))))
+    noisy_cells = counted(seat, "scores", prices[0], partial(noise.on, cells, layouts[0]), paid)
     opened = await sums.open_sum(layouts[0], await noisy_cells(), _bound_to(N, model), noisy_cells)
     bins = _bins(study, opened, exponent, model, rule)
-    counts = await seat.once("counts", lambda _: _counted(records, InBins(model, bins)))
-    noisy_counts = counted(seat, "counts", prices[1], partial(with_fresh_noise, counts, unused), paid)
+    counts = kept(await seat.once("counts", lambda _: _counted(records, InBins(model, bins))))
+    noisy_counts = counted(seat, "counts", prices[1], partial(noise.on, counts, layouts[1]), paid)
     totals = await sums.open_sum(layouts[1], await noisy_counts(), _bound_to(N, model, opened), noisy_counts)
     await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 
 
-def _counted(records: Records, counts: OfBlock) -> tuple[int, ...]:
+def _counted(records: Records, counts: OfBlock) -> bytes | tuple[int, ...]:
     """Return what a function counts over all records, in units of the grid."""
-    return tuple(records.total(counts).tolist())
+    return to_keep(records.total(counts))
 
 
 # --- Charlie ------------------------------------------------------------------------

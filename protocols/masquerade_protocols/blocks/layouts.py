@@ -1,18 +1,18 @@
 """How a vector lies in a message of a secure sum: in plaintexts under Paillier, in words under masks."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
-from masquerade_core.crypto.masks import Words
+from masquerade_core.crypto.masks import Vector, Words
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.study import Study
 
-__all__ = ["Again", "Layout", "as_packing", "as_words", "layout_of"]
+__all__ = ["Again", "Layout", "Vector", "as_packing", "as_words", "layout_of"]
 
 Layout = Packing | Words
 """Both have ``length``, ``bound``, ``width`` (bits of a coordinate), ``fits`` and ``count`` (its size)."""
 
-Again = Callable[[], Awaitable[Sequence[int]]]
+Again = Callable[[], Awaitable[Vector]]
 """Counts what a contribution costs and returns it with noise that never served, for a sum that is made again."""
 
 

@@ -4,7 +4,7 @@ There is no lead, no key that opens anything, and one round trip for a sum. For 
 32 or 64 bits, in round t::
 
     party P_j                                        Charlie
-      | k_ij from X25519, kappa from the first party   |
+      | k_ij from both keys and names; kappa from P_1  |
       |   L = H(chain, t, U, layout, bound_to)         |
       |   m_ij = stream(BLAKE2b(k_ij, L))              |
       |------ Masked: (marks, x_j) + sum_i +-m_ij, --->|   4 d + 8 or 8 d + 8 bytes
@@ -17,6 +17,10 @@ There is no lead, no key that opens anything, and one round trip for a sum. For 
 *Masks.* Each pair of neighbours masks its two contributions with a stream that cancels in the sum and nowhere else. So
 Charlie learns the sum, and with K - 2 parties on his side the sum of the other two. Nobody has anything to open, so
 nobody can be made to open another number.
+
+*Names.* A pair's key depends on both names beside both box keys (:mod:`masquerade_core.crypto.pair_keys`). Otherwise a
+party that announces another's box key would make masks of honest parties cancel: whoever stands between the two in the
+roster would add and subtract one stream.
 
 *Neighbours.* Up to 65 parties, all are neighbours. Above, each has 64, whom a public coin draws from all parties: a
 party's work then does not grow with K. The coin is the hash of the roster, into which everybody's fresh key and nonce
@@ -57,7 +61,7 @@ from masquerade_core.errors import ProtocolViolation, SumRefused
 from masquerade_core.neighbours import coin_of_set, neighbours_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_protocols.blocks.layouts import Again, Layout, as_words
+from masquerade_protocols.blocks.layouts import Again, Layout, Vector, as_words
 from masquerade_protocols.blocks.masked_messages import GroupKey, Masked, Summed, check_lengths, fits, summed
 from masquerade_protocols.blocks.sum_messages import check_round
 from masquerade_protocols.blocks.survivors import Outcome, Survivors
@@ -117,7 +121,7 @@ class MaskedPartySums:
         place = self.study.place_of
         for peer in self._near:
             if peer not in self.pair_keys:
-                key = self.seat.shared_key(peer, b"masked sum" + self._coin)
+                key = self.seat.pair_key(peer, "masks")  # nobody has one with a stranger
                 self.pair_keys[peer] = (place[me] < place[peer], key)
 
     async def precompute(self, layouts: Sequence[Layout]) -> None:
@@ -127,7 +131,7 @@ class MaskedPartySums:
         """Do nothing: every sum was checked when it was told."""
 
     async def open_sum(
-        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Again | None = None
+        self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None
     ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's.
 
@@ -135,7 +139,7 @@ class MaskedPartySums:
         ----------
         layout : Words
             From public numbers alone; the same at every participant.
-        vector : sequence of int
+        vector : ndarray or sequence of int
             Encoded and clipped; noise included.
         bound_to : bytes
             A hash of what the contributions of this round depend on. It must be the same at every party; otherwise the
@@ -187,13 +191,13 @@ class MaskedPartySums:
         self._chain = tagged_hash(tag, label, told.words, told.check, told.receipt, self._survivors.digest)
         self._round += 1
 
-    async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
+    async def contribute(self, layout: Layout, vector: Vector, bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns; the parameters are those of :meth:`open_sum`."""
         label, _ = await self._send(as_words(layout), vector, bound_to)
         self._chain = tagged_hash("chain", label)
         self._round += 1
 
-    async def _send(self, words: Words, vector: Sequence[int], bound_to: bytes) -> tuple[bytes, CheckKey]:
+    async def _send(self, words: Words, vector: Vector, bound_to: bytes) -> tuple[bytes, CheckKey]:
         """Send this round's vector under masks; return the round's label and its check key."""
         numbers = (self._round, words.length, words.bits)
         parts = (*(n.to_bytes(8, "big") for n in numbers), self._survivors.digest, bound_to)

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.several_records import Bound, several_records
-from masquerade_core.privacy.statement import Claim, SharedNoiseRows, gained, honest_noise, large_delta
+from masquerade_core.privacy.statement import (
+    ALL_FOLLOW,
+    BREAKS,
+    Claim,
+    SharedNoiseRows,
+    gained,
+    honest_noise,
+    large_delta,
+)
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluation import noise_of as evaluation_noise
@@ -30,7 +38,7 @@ __all__ = [
 ]
 
 _ASSUMPTIONS = (
-    "everybody follows the protocol, and honest parties draw their share of the noise",
+    ALL_FOLLOW,
     "records are encoded by public bounds; nothing, steps and clip included, was chosen by looking at them",
     "N, the number of all records, is published as it is; epsilon does not cover sizes",
     "the model is released once; every further run over the same records adds its own epsilon",
@@ -48,15 +56,12 @@ class Observed:
         Who sees what is released.
     released : str
         What is released, and what noise it carries.
-    shifted : str
-        What would follow if Charlie could change a sum: the end of a sentence, and why the proof would hold.
     left : str
         What is left of a sum if all parties but one side with Charlie: one party's ...
     """
 
     view: str
     released: str
-    shifted: str
     left: str
 
 
@@ -79,7 +84,6 @@ def noisy_sums_statement(
     seen = Observed(
         view="released model and all iterates",
         released=f"{public} Each sum carries the noise of {whose_noise(study)}.",
-        shifted="and with it the point of the next gradients, the proof would hold: it holds at any points.",
         left="sums",
     )
     return noisy_views(study, noise, seen, source=source, assumptions=_ASSUMPTIONS)
@@ -112,8 +116,7 @@ def noisy_views(
         rows.row(
             "Charlie",
             K,
-            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. Even if he shifted a sum, "
-            f"{seen.shifted}",
+            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees.",
             words.charlie,
         ),
         rows.row(
@@ -139,6 +142,7 @@ def noisy_views(
                 "outside.",
                 "the party that holds the record draws its own share",
                 words.others,
+                adversary=BREAKS,
             )
         )
     return (*views, *several_records(study, views[0], _of_several(study, noise)))

@@ -43,9 +43,9 @@ class PaillierCharlieSums:
 
     @classmethod
     async def set_up(cls, seat: Seat, study: Study) -> "PaillierCharlieSums":
-        """Set up Charlie's sums: take the lead's key and pass it on."""
+        """Set up Charlie's sums: take the lead's key, whose form it proves, and pass it on."""
         sent = await seat.receive(SumKey, study.lead)
-        key = PublicKey.received(sent.modulus, study.key_bits, study.lead)
+        key = PublicKey.proved(sent.modulus, sent.roots, study.key_bits, study.lead)
         await seat.broadcast(sent)
         return cls(seat, study, key)
 

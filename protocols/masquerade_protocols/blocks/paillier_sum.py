@@ -62,6 +62,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import PublicKey, SecretKey, ShortPool, draw_primes
@@ -72,7 +74,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import numbers, pack_numbers
 from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks.coin_toss import coin_toss
-from masquerade_protocols.blocks.layouts import Again, Layout, as_packing
+from masquerade_protocols.blocks.layouts import Again, Layout, Vector, as_packing
 from masquerade_protocols.blocks.opening_proof import Openings, check_check, check_words, unpacked
 from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
 from masquerade_protocols.blocks.sum_messages import (
@@ -164,7 +166,8 @@ class PaillierPartySums:
         group = hashlib.sha256(seed + key.to_bytes() + "\0".join(study.names).encode()).digest()
         order = {name: i for i, name in enumerate(study.names)}
         pair_keys = {
-            peer: (order[seat.me] < order[peer], seat.shared_key(peer, b"sum" + group)) for peer in seat.others
+            peer: (order[seat.me] < order[peer], seat.pair_key(peer, "Paillier blinds", context=group))
+            for peer in seat.others
         }
         return cls(seat, study, key, secret, pair_keys, tagged_hash("kappa", key=seed), group)
 
@@ -186,7 +189,7 @@ class PaillierPartySums:
         self._pool = ShortPool(self.key, entries)
 
     async def open_sum(
-        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Again | None = None
+        self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None
     ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's.
 
@@ -194,7 +197,7 @@ class PaillierPartySums:
         ----------
         layout : Packing
             From public numbers alone; the same at every participant.
-        vector : sequence of int
+        vector : ndarray or sequence of int
             Encoded and clipped; noise included.
         bound_to : bytes
             A hash of what the contributions of this round depend on. It must be the same at every party; otherwise the
@@ -267,7 +270,7 @@ class PaillierPartySums:
                 "start a new run; nothing of this one may be used",
             )
 
-    async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
+    async def contribute(self, layout: Layout, vector: Vector, bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns (:meth:`PaillierCharlieSums.aggregate`).
 
         The parameters are those of :meth:`open_sum`.
@@ -306,7 +309,7 @@ class PaillierPartySums:
                 total[i] += value if adds else -value
         return total
 
-    async def _send(self, layout: Packing, vector: Sequence[int], bound_to: bytes, check: bytes) -> None:
+    async def _send(self, layout: Packing, vector: Vector, bound_to: bytes, check: bytes) -> None:
         """Send this round's vector, masked and encrypted, and its masked check value."""
         if self._pool is None or len(self._pool) < layout.count:
             await self.precompute([layout])
@@ -314,7 +317,8 @@ class PaillierPartySums:
         if pool is None:
             raise LocalProtocolError("a contribution was to be encrypted without obfuscators")
         masks = self._masks(bound_to, layout.count)
-        plain = [v + m + c for v, m, c in zip(layout.pack(vector), masks, layout.mark(), strict=True)]
+        integers = vector.tolist() if isinstance(vector, np.ndarray) else vector
+        plain = [v + m + c for v, m, c in zip(layout.pack(integers), masks, layout.mark(), strict=True)]
         terms = Ciphertexts.outgoing([pool.encrypt(p, CHARLIE) for p in plain])
         await self.seat.send(CHARLIE, Contribution(round=self._round, terms=terms, check=check))
 

@@ -9,7 +9,7 @@ of the whole run's mu^2.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
@@ -19,6 +19,7 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, lost_delta
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.layouts import Again, Vector
 
 __all__ = ["Parallel", "Price", "count_at_once", "counted", "price_of", "spends_gaussian"]
 
@@ -81,11 +82,11 @@ def counted(
     seat: Seat,
     label: str,
     price: Price,
-    vector: Callable[[], Sequence[int]],
+    vector: Callable[[], Vector],
     parallel: Parallel | None = None,
     *,
     free_once: bool = False,
-) -> Callable[[], Awaitable[Sequence[int]]]:
+) -> Again:
     """Return a function that counts a release and returns what is to be contributed, anew each time it is called.
 
     Parameters
@@ -103,7 +104,7 @@ def counted(
     """
     attempts = count()
 
-    async def contribution() -> Sequence[int]:
+    async def contribution() -> Vector:
         made = next(attempts)
         cost = price if parallel is None else parallel.beyond(price)
         if cost is not None and (made or not free_once):

@@ -27,7 +27,7 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
 from masquerade_protocols.blocks.double_masks import DoublePartySums
 from masquerade_protocols.blocks.double_sets import has_double_masks
-from masquerade_protocols.blocks.layouts import Again, Layout
+from masquerade_protocols.blocks.layouts import Again, Layout, Vector
 from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
 from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
 from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
@@ -53,7 +53,7 @@ class PartySums(Protocol):
         """Draw what the next sums, one for each layout, need, before they are due."""
 
     async def open_sum(
-        self, layout: Layout, vector: Sequence[int], bound_to: bytes, again: Again | None = None
+        self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None
     ) -> tuple[int, ...]:
         """Contribute ``vector`` and return the sum of everybody's; ``bound_to`` is what contributions depend on.
 
@@ -61,7 +61,7 @@ class PartySums(Protocol):
         and counts what this costs.
         """
 
-    async def contribute(self, layout: Layout, vector: Sequence[int], bound_to: bytes) -> None:
+    async def contribute(self, layout: Layout, vector: Vector, bound_to: bytes) -> None:
         """Contribute ``vector`` to a sum that Charlie alone learns."""
 
     async def close(self) -> None:

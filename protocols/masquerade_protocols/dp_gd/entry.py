@@ -6,6 +6,7 @@ from masquerade_core.data.holdout import fewest_to_learn_from
 from masquerade_core.privacy.expectation import Expectation, expected_of_sums
 from masquerade_core.study import Study
 from masquerade_core.words import listed
+from masquerade_protocols.blocks.descent import descent_lengths
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
@@ -59,6 +60,7 @@ def _cost(study: Study) -> Cost:
 
 _ENTRY = Protocol(
     name="dp-gd",
+    sum_lengths=descent_lengths,
     streams=True,
     paper="this program's own",
     party=roles.party,

@@ -50,7 +50,8 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
-from masquerade_protocols.blocks.noise_shares import draw_noise_share, with_fresh_noise
+from masquerade_protocols.blocks.layouts import Vector
+from masquerade_protocols.blocks.noise_shares import FreshNoise, draw_noise_share, kept, to_keep
 from masquerade_protocols.blocks.releases import counted, price_of
 from masquerade_protocols.dp_gd.schedule import (
     FRACTION_BITS,
@@ -110,14 +111,14 @@ class ClippedSum:
     def _of(self, X: _Array, y: _Array, longest: float, room: _Array) -> NDArray[np.int64]:
         slope = self.loss.derivative(y * (X @ self.w)) * y
         norm = np.abs(slope) * np.sqrt(np.multiply(X, X, out=room).sum(axis=1))
-        factor = np.divide(longest, norm, out=np.ones_like(norm), where=norm > longest)
+        factor = longest / np.maximum(norm, longest)  # 1, or less for a longer one: the same steps for every record
         # A power of two changes no digit, and sums of so few integers, each of at most 2^F, are exact in floats.
         np.multiply((slope * factor * 2.0**FRACTION_BITS)[:, None], X, out=room)
         total: NDArray[np.int64] = np.rint(room, out=room).sum(axis=0).astype(np.int64)
         return total
 
 
-def clipped_sum(data: Records, w: _Array, loss: Loss, clip: Fraction) -> tuple[int, ...]:
+def clipped_sum(data: Records, w: _Array, loss: Loss, clip: Fraction) -> NDArray[np.int64]:
     """Return the sum of all records' gradients at ``w``, each cut to norm C and rounded by itself, in units of 2^-F.
 
     A gradient is phi'(m) y x with m = y w.x. So its norm is |phi'(m)| |x|, and min(1, C/(|phi'(m)| |x|)) cuts it.
@@ -132,10 +133,10 @@ def clipped_sum(data: Records, w: _Array, loss: Loss, clip: Fraction) -> tuple[i
 
     Returns
     -------
-    tuple of int, length d
+    ndarray of int64, shape (d,)
         One record, replaced, moves it by at most 2 C 2^F + sqrt(d), in L2 norm.
     """
-    return tuple(data.total(ClippedSum(w, loss, clip)).tolist())
+    return data.total(ClippedSum(w, loss, clip))
 
 
 class Descent:
@@ -156,11 +157,11 @@ class Descent:
         self._N, self._loss, self._clip = N, loss_of(study.model.loss), clip_of(study)
         self._eta, self._Lambda = step_of(study, noise_of(study), N), study.model.regularization
 
-    def gradient(self, data: Records) -> tuple[int, ...]:
+    def gradient(self, data: Records) -> NDArray[np.int64]:
         """Return the clipped sum of one party's gradients at the present point."""
         return clipped_sum(data, self.w, self._loss, self._clip)
 
-    def step(self, sums: tuple[int, ...]) -> None:
+    def step(self, sums: Vector) -> None:
         """w_(t+1) = v_t - eta (sum/N + Lambda v_t), v_(t+1) = w_(t+1) + m (w_(t+1) - w_t); m = 0 without momentum."""
         gradient = np.array(sums, dtype=np.float64) / 2**FRACTION_BITS / self._N
         before, self.iterate = self.iterate, self.w - self._eta * (gradient + self._Lambda * self.w)
@@ -191,6 +192,7 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     noise = noise_of(study)
     await seat.stage("noise")
     x = await seat.once("noise", lambda rng: draw_noise_share(rng, noise, study.d))
+    unused = FreshNoise(chain.from_iterable(x))
 
     held = await hold_back(seat, study, data)
     sums, N = await join_and_count(seat, study, held.training, held.records)
@@ -198,17 +200,17 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     await sums.precompute([slots] * noise.rounds)
 
     await seat.stage("rounds")
-    unused, price = chain.from_iterable(x), price_of(noise, Fraction(1, noise.rounds))
+    price = price_of(noise, Fraction(1, noise.rounds))
     for t in range(noise.rounds):
-        gradient = await seat.once(f"gradient {t}", partial(_gradient, descent, held.training))
-        noisy = counted(seat, f"round {t + 1}", price, partial(with_fresh_noise, gradient, unused))
+        gradient = kept(await seat.once(f"gradient {t}", partial(_gradient, descent, held.training)))
+        noisy = counted(seat, f"round {t + 1}", price, partial(unused.on, gradient, slots))
         descent.step(await sums.open_sum(slots, await noisy(), fingerprint(N, descent.w), noisy))
         await seat.progress(t + 1, noise.rounds)
     return await evaluated(sums, held, descent.model())
 
 
-def _gradient(descent: Descent, data: Records, _rng: Rng) -> tuple[int, ...]:
-    return descent.gradient(data)
+def _gradient(descent: Descent, data: Records, _rng: Rng) -> bytes | tuple[int, ...]:
+    return to_keep(descent.gradient(data))
 
 
 # --- Charlie ------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from fractions import Fraction
 from masquerade_core.data.holdout import fewest_to_learn_from
 from masquerade_core.privacy.expectation import counted_records, expected_of_sums
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
@@ -43,6 +44,7 @@ def _cost(study: Study) -> Cost:
 
 _ENTRY = Protocol(
     name="dp-whitened",
+    sum_lengths=lambda study: {count_layout(study).length, *public.lengths(study)},
     streams=True,
     paper="this program's own",
     party=roles.party,

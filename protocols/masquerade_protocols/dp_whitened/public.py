@@ -238,6 +238,16 @@ def most_numbers(d: int, m: int) -> int:
     return (d + m) + d * m + moments + MOST_ROUNDS * gradient
 
 
+def lengths(study: Study) -> set[int]:
+    """Return how many numbers a message of a run may have: of means, labels, second moments or gradients, cut up."""
+    d, m = study.d, study.outputs
+    whole = [d, m, d + m, d * m]
+    whole += [
+        length(d, m, centred=centred) for length in (moments_length, gradient_length) for centred in (True, False)
+    ]
+    return {min(PIECE, length - start) for length in whole for start in range(0, length, PIECE)}
+
+
 def numbers_drawn(d: int, m: int, retries: int = 0) -> tuple[int, int]:
     """Return how many numbers of noise a party draws: for products of two different coordinates, and for all others.
 

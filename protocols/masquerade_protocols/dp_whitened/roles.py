@@ -212,11 +212,11 @@ class _PartySide(_Seated):
             opened[piece] = await self._sums.open_sum(layout, await noisy(), self._agreement.digest, noisy)
         return opened / (float(unit) * self._plan.N)
 
-    def _noisy(self, own: _Integers, products: int) -> list[int]:
+    def _noisy(self, own: _Integers, products: int) -> _Integers:
         """Return numbers under noise that never served; the first ``products`` of them are products."""
         of_products, self._products = np.split(self._products, [products])
         of_others, self._others = np.split(self._others, [len(own) - products])
-        noisy: list[int] = (own + np.concatenate([of_products, of_others])).tolist()
+        noisy: _Integers = own + np.concatenate([of_products, of_others])
         return noisy
 
 

@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _SHORT = 1 - 2.0**-30  # of B: floats err by less than (d + 20) 2^-53, so no vector comes out longer than B
+_TINY = float(np.finfo(np.float64).tiny)  # where the length is 0, every row becomes 0
 _ROWS = 4096  # records at a time: a copy of all contributions would be as large as all records
 
 _Floats = NDArray[np.float64]
@@ -54,7 +55,7 @@ _Integers = NDArray[np.int64]
 def cut(v: _Floats, longest: float) -> _Floats:
     """Return each row cut to a length: v min(1, longest/|v|)."""
     norms = np.sqrt((v * v).sum(axis=1))
-    factor = np.divide(longest, norms, out=np.ones_like(norms), where=norms > longest)
+    factor = longest / np.maximum(norms, max(longest, _TINY))  # the same steps, whichever rows are longer
     cut_rows: _Floats = v * factor[:, None]
     return cut_rows
 

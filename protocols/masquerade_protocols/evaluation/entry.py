@@ -7,8 +7,9 @@ from masquerade_core.privacy.expectation import Expectation, Verdict, counted_re
 from masquerade_core.privacy.noise.evaluation_counts import count_sd
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluating import what_leaves
-from masquerade_protocols.blocks.evaluation import evaluation_layouts, noise_of
+from masquerade_protocols.blocks.evaluation import evaluation_layouts, evaluation_lengths, noise_of
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.blocks.releases import spends_gaussian
@@ -65,7 +66,7 @@ def _expectation(study: Study) -> Expectation:
     head = {
         Verdict.COUNTS: f"intervals of {figures} that reach about {100 * reach:.1f} points to each side.",
         Verdict.COARSE: f"wide intervals: those of {figures} reach about {100 * reach:.0f} points to each side.",
-        Verdict.NOTHING: f"nothing: the intervals of {figures} reach over half of all that there is.",
+        Verdict.NOTHING: f"nothing: {figures} drown in the noise.",
     }[verdict]
     remedy = (
         "" if verdict is Verdict.COUNTS or needed is None else f" {needed:,} records would do, or a larger epsilon."
@@ -89,6 +90,8 @@ def _cost(study: Study) -> Cost:
 
 _ENTRY = Protocol(
     name="evaluation",
+    sum_lengths=lambda study: {count_layout(study).length, *evaluation_lengths(study)},
+    meaning=2,
     streams=True,
     paper="this program's own",
     party=roles.party,

@@ -1,6 +1,6 @@
 """Who sees what of a run of ``evaluation``, and what is proved against each; ``docs/privacy/evaluation.md``."""
 
-from masquerade_core.privacy.statement import Claim
+from masquerade_core.privacy.statement import ALL_FOLLOW, Claim
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.evaluation import noise_of
 from masquerade_protocols.blocks.noisy_sums import Observed, noisy_views
@@ -9,7 +9,7 @@ from masquerade_protocols.blocks.survivors import whose_noise
 __all__ = ["statement"]
 
 _ASSUMPTIONS = (
-    "everybody follows the protocol, and honest parties draw their share of the noise",
+    ALL_FOLLOW,
     "N, the number of all records, is published as it is; epsilon does not cover sizes",
     "the model's own run, and every other run over the same records, adds its own epsilon",
 )
@@ -21,7 +21,6 @@ def statement(study: Study) -> tuple[Claim, ...]:
     seen = Observed(
         view="evaluation",
         released=f"{sums} Each number carries the noise of {whose_noise(study)}.",
-        shifted="and with it the figures, the proof would hold: it holds for any ranges of scores.",
         left="counts",
     )
     source = "docs/privacy/evaluation.md; Balle and Wang 2018, Theorem 8"

@@ -128,6 +128,7 @@ def _cost(study: Study) -> Cost:
 
 INPUT_NOISE = Protocol(
     name="input-noise",
+    sum_lengths=lambda study: {study.d + 1},
     paper="Bixler",
     party=party,
     charlie=charlie,

@@ -19,6 +19,7 @@ If there is only one party, it hands its classifier to Charlie. That is the pape
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.crypto.masks import as_array
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.learning.input_noise import (
@@ -128,6 +129,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     await seat.stage("training")
     theta_j, n_j = await seat.once("classifier", lambda rng: train(rng, study, data)), len(data.y)
     weighted = await seat.once("weighted classifier", lambda rng: _weighted(rng, theta_j, n_j))
+    own = as_array((*weighted, n_j))
 
     await seat.join()
     await seat.stage("keys")
@@ -141,7 +143,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
         await seat.send(CHARLIE, OwnClassifier(weights=np.array(alone, dtype="<f8").tobytes()))
         return Model(alone, None)
     slots = layout(study)
-    opened = await sums.open_sum(slots, [*weighted, n_j], _BOUND_TO)
+    opened = await sums.open_sum(slots, own, _BOUND_TO)
     await sums.close()
     return _average(opened, study)
 

@@ -1,7 +1,8 @@
-"""A party's work before it joins (section 3.1): it trains, draws its noise, and rounds both to the grid of 2^-F.
+"""A party's work before it joins (section 3.1): it trains, draws the paper's noise, and rounds both to the grid.
 
 All of this happens before the join. Later, the time that it takes would lie between two frames that Charlie sees, and
-would tell him roughly how many records the party has.
+would tell him roughly how many records the party has. With calibration "proven" a share of the noise has a public
+scale. So the time that it takes tells nothing, and it may be drawn later.
 """
 
 from collections.abc import Sequence
@@ -28,17 +29,17 @@ class Prepared(NamedTuple):
 
     Parameters
     ----------
-    noise : tuple of int
-        The vector that stage 2 takes under encryption: K eta_j ("paper"), or unit noise g_j ("proven").
     vector : tuple of int
-        The vector that stage 3 shares: W_j ("paper"), or W_j with the fine noise f_j ("proven").
-    scale : int
-        b_j, the scale for this party's number of records ("proven"); 0 ("paper").
+        W_j, the classifier.
+    noise : tuple of int
+        K eta_j, which stage 2 takes under encryption ("paper"); empty ("proven").
+    size_class : int
+        k_j, the class of this party's number of records ("proven"); 0 ("paper").
     """
 
-    noise: tuple[int, ...]
     vector: tuple[int, ...]
-    scale: int
+    noise: tuple[int, ...] = ()
+    size_class: int = 0
 
 
 async def prepare(seat: Seat, study: Study, data: Records) -> Prepared:
@@ -54,14 +55,12 @@ async def prepare(seat: Seat, study: Study, data: Records) -> Prepared:
             f"this party has more than {study.countable:,} records, the most that a run of {study.K} parties can count",
             "take part with fewer records",
         )
-    w_j, n_j = await train(seat, study, data), data.n
     if not study.proven:
-        noise = await seat.once("noise", lambda rng: draw_noise(rng, study, n_j))
-        return Prepared(noise, encode_weights(w_j), 0)
-    joint = joint_noise_of(study)
-    b_j = joint_noise.own_scale(joint, n_j)
-    unit, fine = await seat.once("noise", lambda rng: tuple(joint_noise.draw(rng, joint)))
-    return Prepared(unit, tuple(w + f for w, f in zip(joint_noise.encode(w_j), fine, strict=True)), b_j)
+        w_j, n_j = await train(seat, study, data), data.n
+        return Prepared(encode_weights(w_j), await seat.once("noise", lambda rng: draw_noise(rng, study, n_j)))
+    noise = joint_noise_of(study)
+    joint_noise.check_size(data.n, noise)
+    return Prepared(joint_noise.encode(await train(seat, study, data)), size_class=noise.class_of(data.n))
 
 
 async def train(seat: Seat, study: Study, data: Records) -> tuple[float, ...]:

@@ -8,8 +8,9 @@ from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, of_a_person
+from masquerade_protocols.comparing import times
 from masquerade_protocols.entry import Cost, Explanation, Protocol, WeightNoise, paragraphs
-from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless
+from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless, times_the_paper_s
 from masquerade_protocols.local_aggregation.public import (
     Parameters,
     check,
@@ -59,15 +60,16 @@ _PROVEN_LEAVES = {
     "selected": """
 Your records stay on your machine. Your program trains a classifier on them here, before you join.
 
-Five things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records,
+Four things leave your machine. First, random numbers that shuffle the parties. Second, the number of your records,
 split into two random numbers that add up to it: {lead} gets one, and Charlie gets the other without your name. Third,
-the scale of the noise (how large it must be) for so many records, encrypted. Only the scale of the party with the
-fewest records is used, and nobody reads it. Fourth, your share of the noise, encrypted and masked. Fifth, your
-classifier, hidden behind random numbers as large as the key.
+roughly the same number, encrypted: only that of the party with the fewest records is opened. Fourth, your classifier
+with your share of the noise, hidden behind random numbers as large as a key.
+
+Everybody who takes part is told the smallest number of records, to within 19 %, and not whose it is. Your program goes
+on only if noise for that number is enough for your own records.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
-classifiers, plus everybody's noise. From that sum follows the model. Where the noise is not small, it also shows
-roughly how many records the party with the fewest has.
+classifiers, plus everybody's noise. From that sum follows the model.
 """,
     "floor": """
 Your records stay on your machine. Your program trains a classifier on them here, before you join.
@@ -91,21 +93,18 @@ together (of two parties, each thus learns the other's). They also give the sum 
 often as its party has records, plus everybody's noise. From both follows the model.
 """,
 }
+_NO_KEY = """
+Nobody holds a key here. Charlie and any party together see no more than the sum of what the other parties sent.
+
+"""
 _PROVEN_KEYS = {
     "selected": """
 Charlie and {lead} together hold both keys and read everybody's number of records. Of the other classifiers they read
-only the sum. Charlie and any other party together read how large the noise is, and so learn about how many records the
-party with the fewest has. They also learn, for {pairs} of parties, which of the two has fewer records.
+only the sum. Charlie and any other party together learn, for {pairs} of parties, which of the two has fewer records.
 
 """,
-    "floor": """
-Charlie and {lead} together see no more than the sum of what the other parties sent: nobody holds a key here.
-
-""",
-    "sizes": """
-Charlie and {lead} together see no more than the sum of what the other parties sent: nobody holds a key here.
-
-""",
+    "floor": _NO_KEY,
+    "sizes": _NO_KEY,
 }
 _PROVEN_COLLUSION = """
 {target}
@@ -114,21 +113,14 @@ Every party, the one with the fewest records included, knows its own share of th
 {keys}
 {rules}
 """
-_RULES_THAT_NOTHING_HANGS_ON = """\
-It makes no difference whether Charlie and such parties follow the protocol. A party that adds no noise counts as one of
-them. Whatever they do, they cannot take off your noise, or that of others who follow the protocol. They can spoil the
-model, and nobody notices.\
+_PROVEN_RULES = """\
+It makes no difference to your noise whether Charlie and such parties follow the protocol. A party that adds no noise
+counts as one of them. Whatever they do, they cannot take off your noise, or that of others who follow the protocol.
+They can spoil the model, and nobody notices.{sizes}\
 """
-_PROVEN_RULES = {
-    "selected": """\
-Everybody is assumed to follow the protocol and to draw its share of the noise. A single party that does not can take
-nearly all of the noise away: it pretends to have the fewest records, and sends a scale of 0. So can {lead} alone, and
-Charlie with any party. Nobody notices. If you cannot exclude that, ask for a study with scale = "floor" or weights =
-"sizes", where nothing like that works.\
-""",
-    "floor": _RULES_THAT_NOTHING_HANGS_ON,
-    "sizes": _RULES_THAT_NOTHING_HANGS_ON,
-}
+_SIZES_IN_DANGER = """ They can also learn more of your number of records: {lead} with Charlie all of it, and others
+whether it is below a number of their choice, in a run that your program then ends.\
+"""
 _PROVEN_COST = """
 {gained} That is proved against anybody who sees the model.{careful}{person}
 
@@ -170,7 +162,8 @@ def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -
         "beyond": beyond,
         "careful": careful_of_delta(study),
     }
-    collusion = _PROVEN_COLLUSION.replace("{keys}", _PROVEN_KEYS[rule]).replace("{rules}", _PROVEN_RULES[rule])
+    rules = _PROVEN_RULES.replace("{sizes}", _SIZES_IN_DANGER if rule == "selected" else "")
+    collusion = _PROVEN_COLLUSION.replace("{keys}", _PROVEN_KEYS[rule]).replace("{rules}", rules)
     return Explanation(*(paragraphs(text, more) for text in (_PROVEN_LEAVES[rule], collusion, _PROVEN_COST)))
 
 
@@ -180,10 +173,10 @@ noise = "laplace"
 """
 
 _PROVEN_SECTION = """\
-# "floor": the noise is sized for min_records, as if every party had no more. Nobody can take away the noise of others.
-# "selected": the noise is sized for the party with the fewest records, whose number stays hidden. That is less noise,
-# but one party that breaks the rules can take nearly all of it away.
-scale = "floor"
+# "selected": stages 1 and 2 of the paper find the party with the fewest records, and the noise is sized for it. All who
+# take part learn that number, to within 19 %, and not whose it is.
+# "floor": the noise is sized for min_records, as if every party had no more. Nothing is selected, and no size shows.
+scale = "selected"
 # "uniform": each classifier counts once. "sizes": each counts as often as its party has records. Then there is less
 # noise, the setting scale has no effect, and the number of all records is published.
 weights = "uniform"
@@ -200,14 +193,13 @@ def _cost(study: Study) -> Cost:
     """Price a run. Where the scale of the noise is public, nothing is encrypted."""
     if not selects(study):
         return Cost(sums=0, plaintexts=0, ciphertexts=0, round_trips=5, exponentiations=0.0)
-    count, K = packing(study).count, study.K
-    matches = (K - 1).bit_length()
+    count, K = 1 if study.proven else packing(study).count, study.K  # a size class, or the noise
     return Cost(
         sums=0,
-        plaintexts=count + study.proven,  # the noise term, and the scale term
-        # The permuted and the blinded sizes; the indicator, to every party; noise terms and their total; scales.
-        ciphertexts=2 * K + K * K + K * count + 2 * (K - 1) * study.proven,
-        round_trips=9 + matches + 2 * study.proven,
+        plaintexts=count,
+        # The permuted and the blinded sizes; the indicator, to every party; the terms and their total.
+        ciphertexts=2 * K + K * K + K * count,
+        round_trips=9 + (K - 1).bit_length() + study.proven,
         exponentiations=_EXPONENTIATIONS * max(1.0, K / _USUAL_PARTIES),
     )
 
@@ -229,8 +221,26 @@ def _weight_noise(study: Study, _records: int | None) -> WeightNoise | None:
     return WeightNoise(sd, at_most=noise.scale_rule != "floor")
 
 
+_BESIDE = {
+    "selected": "Stages 1 and 2 ran as in the paper; what they selected is a size, and the noise was drawn jointly.",
+    "floor": "Stages 1 and 2 of the paper did not run, since the scale of the noise is public; it was drawn jointly.",
+    "sizes": "Stages 1 and 2 of the paper did not run, since the scale of the noise is public; it was drawn jointly.",
+}
+
+
+def _beside_the_paper(study: Study) -> str:
+    if not study.proven:
+        return "All stages ran as in the paper. The party with the fewest records drew the noise, and can take it off."
+    return (
+        f"{_BESIDE[joint_noise_of(study).scale_rule]} The paper's own noise (--calibration paper) would be "
+        f"{times(times_the_paper_s(study))} as long, if all parties had {study.study.min_records:,} records; the party "
+        "that drew it could take it off."
+    )
+
+
 LOCAL_AGGREGATION = Protocol(
     name="local-aggregation",
+    meaning=2,
     streams=True,
     paper="Pathak, Rane and Raj 2010",
     party=party,
@@ -245,6 +255,8 @@ LOCAL_AGGREGATION = Protocol(
     cost=_cost,
     expectation=expectation,
     weight_noise=_weight_noise,
+    beside_the_paper=_beside_the_paper,
+    opens_sizes=lambda study: study.proven and joint_noise_of(study).scale_rule == "sizes",
     calibrations=("paper", "proven"),
     proven_section=_PROVEN_SECTION,
     regularization_note="the larger, the less noise, and the simpler the model",

@@ -10,7 +10,6 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.privacy.expectation import Expectation, counted_records
-from masquerade_core.privacy.noise.joint_gaussian import UNIT
 from masquerade_core.privacy.noise.output_perturbation import eps_where_noise_is_small, paper_noise_norm
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import (
@@ -24,7 +23,7 @@ from masquerade_protocols.comparing import (
 from masquerade_protocols.entry import Noiseless, Released
 from masquerade_protocols.local_aggregation.public import joint_noise_of, parameters_of
 
-__all__ = ["expectation", "noiseless"]
+__all__ = ["expectation", "noiseless", "times_the_paper_s"]
 
 _EQUAL = " if all parties have equally many records,"
 _MORE = {
@@ -59,10 +58,16 @@ def _noise_length(study: Study, smallest: int) -> float:
         return paper_noise_norm(d, smallest, study.privacy.epsilon, Lambda, parameters_of(study).noise)
     noise = joint_noise_of(study)
     if noise.scale_rule == "selected":
-        share, divisor = math.hypot(noise.scale(smallest) * UNIT, float(noise.fine)), K
-    else:
-        share, divisor = float(noise.share()), K * (smallest if noise.scale_rule == "sizes" else 1)
-    return share * math.sqrt(K * d) / divisor / (1 << noise.fraction_bits)
+        noise = noise.of_class(noise.class_of(smallest))
+    divisor = K * (smallest if noise.scale_rule == "sizes" else 1)
+    return float(noise.share()) * math.sqrt(K * d) / divisor / (1 << noise.fraction_bits)
+
+
+def times_the_paper_s(study: Study) -> float:
+    """Return how long the paper's noise is beside this study's, where all parties have ``min_records`` records."""
+    d, floor, privacy = study.d, study.study.min_records, study.privacy
+    paper = paper_noise_norm(d, floor, privacy.epsilon, study.model.regularization, "laplace")
+    return paper / _noise_length(study, floor)
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], _released: Released, **_unused: Any) -> Noiseless:

@@ -48,9 +48,8 @@ class Parameters(BaseModel):
         For calibration "paper". "laplace" is the paper's: independent Laplace noise on each coordinate. "l2" has the
         density exp(-beta |eta|_2) (Rajkumar and Agarwal 2012, footnote 2).
     scale : str
-        For calibration "proven". "floor" sizes the noise for the public ``min_records``. "selected" sizes it for the
-        smallest party, whose size stays hidden; a single party that breaks the rules can then take nearly all of it
-        away.
+        For calibration "proven". "selected" sizes the noise for the smallest party: the paper's stages 1 and 2 find
+        its size class, which is announced. "floor" sizes it for the public ``min_records``, and selects nothing.
     weights : str
         For calibration "proven". "uniform" counts each classifier once. "sizes" counts P_j's n_j times. Then the noise
         depends on no size, and ``scale`` has no effect.
@@ -59,7 +58,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
     noise: Literal["laplace", "l2"] = "laplace"
-    scale: Literal["floor", "selected"] = "floor"
+    scale: Literal["selected", "floor"] = "selected"
     weights: Literal["uniform", "sizes"] = "uniform"
 
 

@@ -15,6 +15,7 @@ x_j is a party's share of the noise, and z_j its share of zero
 (:mod:`masquerade_protocols.local_aggregation.zero_sharing`).
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from masquerade_core.data.records import Records
@@ -26,10 +27,10 @@ from masquerade_protocols.blocks.descent import check_count
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation.additive_shares import give_share, publish_shares
 from masquerade_protocols.local_aggregation.before_join import train
-from masquerade_protocols.local_aggregation.joint_noise import Drawn, check_size, encode
+from masquerade_protocols.local_aggregation.joint_noise import check_size, encode
 from masquerade_protocols.local_aggregation.public import JOINT_FRACTION_BITS, joint_noise_of, packing
 
-__all__ = ["charlie", "party"]
+__all__ = ["charlie", "open_shares", "party", "share_noisy"]
 
 
 async def party(seat: Seat, study: Study, data: Records) -> Model:
@@ -44,19 +45,33 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     RunFailed
         The opened sum is not the sum of everybody's shares, or the opened n is not a number of records.
     """
-    noise, layout, n_j = joint_noise_of(study), packing(study), data.n
+    noise, n_j = joint_noise_of(study), data.n
     by_size = noise.scale_rule == "sizes"
     check_size(n_j, noise)
     w_j = await train(seat, study, data)
-    _, x_j = Drawn(*await seat.once("noise", lambda rng: tuple(joint_noise.draw(rng, noise))))
+    x_j = await seat.once("noise", lambda rng: joint_noise.draw(rng, noise))
     vector = tuple(w + x for w, x in zip(encode(w_j, n_j if by_size else 1), x_j, strict=True))
 
     await seat.join()
     await seat.stage("keys")
     seed = await coin_toss(seat)
-    shared = (n_j, *vector) if by_size else vector
+    return await share_noisy(seat, study, (n_j, *vector) if by_size else vector, seed)
+
+
+async def share_noisy(seat: Seat, study: Study, vector: Sequence[int], bound_to: bytes) -> Model:
+    """Carry out a party's part of stage 3: send the noisy vector under masks, and open the published sum.
+
+    Parameters
+    ----------
+    seat, study : Seat, Study
+    vector : sequence of int
+        W_j + x_j on the grid; with "sizes", n_j stands before it.
+    bound_to : bytes
+        What all parties must agree on for the masks to cancel.
+    """
+    layout = packing(study)
     nothing = (0,) * layout.count
-    return _released(study, await give_share(seat, study, layout, _modulus(study), shared, nothing, seed))
+    return _released(study, await give_share(seat, study, layout, _modulus(study), vector, nothing, bound_to))
 
 
 async def charlie(seat: Seat, study: Study) -> Model:
@@ -69,16 +84,20 @@ async def charlie(seat: Seat, study: Study) -> Model:
     RunFailed
         The opened sum is not the sum of everybody's shares, or the opened n is not a number of records.
     """
-    layout = packing(study)
     await seat.join()
     await seat.stage("keys")
+    return await open_shares(seat, study)
+
+
+async def open_shares(seat: Seat, study: Study) -> Model:
+    """Carry out Charlie's part of stage 3: publish everybody's shares, once they add up."""
     await seat.stage("stage 3: shares")
-    nothing = (0,) * layout.count
-    return _released(study, await publish_shares(seat, study, layout, _modulus(study), nothing))
+    layout = packing(study)
+    return _released(study, await publish_shares(seat, study, layout, _modulus(study), (0,) * layout.count))
 
 
 def _modulus(study: Study) -> int:
-    """Return M, the modulus of the shares. There is no key here, so M is a public number as long as a key's modulus."""
+    """Return M, the modulus of the shares. No key hides them, so M is a public number as long as a key's modulus."""
     return (1 << study.key_bits) - 1
 
 

@@ -11,8 +11,8 @@ how we close them. For K parties, d coordinates in m plaintexts, and keys of n b
     party P_j                      Charlie                          lead P_L
       | train w_j, draw K eta_j      |                                |
       |============ join: everybody's box key of this run, signed ===============|
-      |<-------- CharlieKeys --------|--------- CharlieKeys --------->|   n/8 + 32
-      |                              |<-------- LeadKey --------------|   n/8
+      |<-------- CharlieKeys --------|--------- CharlieKeys --------->|   9n/8 + 32
+      |                              |<-------- LeadKey --------------|   9n/8
       |<~~~~~~~~~~~~~~ coin toss: seed of pi1 and of the ties ~~~~~~~>|   3 boxes to each other party
     1 |~~~~~~~~~~~~~~ SizeShare: a_j, sealed b_j ~~~~~~~~~~~~~~~~~~~~>|   58 + 40
       |                              |<-------- PermutedShares -------|   K (2n/8 + 53)
@@ -27,9 +27,10 @@ how we close them. For K parties, d coordinates in m plaintexts, and keys of n b
 
 ``~`` is a sealed box that Charlie relays. The sizes are those of the fields, in bytes.
 
-That is ``calibration = "paper"``. With ``"proven"`` every party adds a share of noise that nobody knows, at the scale
-of the smallest party (:mod:`masquerade_protocols.local_aggregation.joint_noise` has the difference) or at a public
-scale (:mod:`masquerade_protocols.local_aggregation.public_scale` has the roles).
+That is ``calibration = "paper"``. With ``"proven"`` every party adds a share of noise that nobody else knows. Stage 2
+then selects how large that noise must be for the smallest party, and each party checks that it is enough for its own
+records (:mod:`masquerade_protocols.local_aggregation.size_class`). Where the study makes the scale public, stages 1
+and 2 fall away (:mod:`masquerade_protocols.local_aggregation.public_scale`).
 """
 
 from collections.abc import Sequence
@@ -37,10 +38,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from masquerade_core.crypto.boxes import ANONYMOUS_OVERHEAD
 from masquerade_core.crypto.comparison import POINT_BYTES, DeciderKey, check_point
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, draw_primes
+from masquerade_core.crypto.pair_keys import ANONYMOUS_OVERHEAD
 from masquerade_core.crypto.shares import invert, permutation, random_permutation, share
 from masquerade_core.data.records import Records
 from masquerade_core.errors import ProtocolViolation
@@ -49,7 +50,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message, SealedMessage
 from masquerade_protocols.blocks.coin_toss import coin_toss
-from masquerade_protocols.local_aggregation import joint_noise, public_scale
+from masquerade_protocols.local_aggregation import joint_noise, public_scale, size_class
 from masquerade_protocols.local_aggregation.additive_shares import Published, Share, give_share, publish_shares
 from masquerade_protocols.local_aggregation.before_join import Prepared, prepare
 from masquerade_protocols.local_aggregation.public import joint_noise_of, packing, selects
@@ -70,15 +71,17 @@ _SEALED_BYTES = _SHARE_BYTES + ANONYMOUS_OVERHEAD
 
 
 class LeadKey(Message):
-    """The lead to Charlie: the parties' public Paillier key xi."""
+    """The lead to Charlie: the parties' public Paillier key xi, and the proof of its form."""
 
     modulus: bytes
+    roots: bytes
 
 
 class CharlieKeys(Broadcast):
-    """Charlie to all: his public Paillier key zeta, and his public ElGamal key for the comparisons."""
+    """Charlie to all: his public Paillier key zeta, the proof of its form, and his ElGamal key for the comparisons."""
 
     modulus: bytes
+    roots: bytes
     decider: Annotated[bytes, Field(min_length=POINT_BYTES, max_length=POINT_BYTES)]
 
 
@@ -178,8 +181,8 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     await seat.stage("keys")
     keys = await seat.receive(CharlieKeys, CHARLIE)
     if xi is not None:  # not before: Charlie's next broadcast then tells that this was sent (standing.py)
-        await seat.send(CHARLIE, LeadKey(modulus=xi.public.to_bytes()))
-    zeta = PublicKey.received(keys.modulus, study.key_bits, CHARLIE)
+        await seat.send(CHARLIE, LeadKey(modulus=xi.public.to_bytes(), roots=xi.proof_of_form()))
+    zeta = PublicKey.proved(keys.modulus, keys.roots, study.key_bits, CHARLIE)
     check_point(keys.decider, CHARLIE)
 
     # Step 1.2, "mutually agree on a permutation": by a coin toss. A second permutation breaks ties.
@@ -199,6 +202,8 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     else:
         await _lead_stage_1(seat, study, xi, keys.decider, pi1, mine)
 
+    if study.proven:
+        return await _at_the_smallest_class(seat, study, zeta, pi1[j], own, seed)
     S_j = await _stage_2(seat, study, layout, zeta, pi1[j], own)
 
     # Steps 3.2 and 3.3: W_j - S_j, and a share of zero, so that even Charlie with the lead learns no W_j.
@@ -232,26 +237,16 @@ async def _lead_stage_1(
 async def _stage_2(
     seat: Seat, study: Study, layout: Packing, zeta: PublicKey, slot: int, own: Prepared
 ) -> tuple[int, ...]:
-    """Select the smallest party's noise under encryption, and blind it: steps 2.2 to 3.1. Return the blinds S_j.
-
-    With calibration "proven" the smallest party's scale is selected instead, and multiplies everybody's unit noise.
-    """
+    """Select the smallest party's noise under encryption, and blind it: steps 2.2 to 3.1. Return the blinds S_j."""
     # Obfuscators depend on no message that is still to come, so they are drawn while others are busy with stage 1.
     entries = await seat.once("obfuscators", lambda rng: zeta.full_obfuscators(rng, layout.count))
     pool = FullPool(zeta, entries)
 
-    # Step 2.2: undo pi1. Slot pi1(j) is this party's.
-    indicator = await seat.receive(Indicator, CHARLIE)
-    await seat.stage("stage 2: noise")
-    v_j = indicator.u.read(zeta, study.K, CHARLIE)[slot]
-
-    factor = v_j
-    if study.proven:
-        factor = await joint_noise.select_scale(seat, study, joint_noise_of(study), v_j, own.scale)
+    v_j = await _indicator(seat, study, zeta, slot)
 
     # Steps 2.3 and 3.1. Every party blinds, with S_j uniform in Z_N; in the paper P_1 alone does.
     S_j = await seat.once("blinds S", lambda rng: tuple(rng.below(zeta.n) for _ in range(layout.count)))
-    powers = await seat.once("selected noise", lambda _: _select(factor, layout.pack_exponents(own.noise)))
+    powers = await seat.once("selected noise", lambda _: _select(v_j, layout.pack_exponents(own.noise)))
     terms = [Ciphertext(zeta, power) + s for power, s in zip(powers, S_j, strict=True)]
     if seat.me != study.lead:
         fresh = [pool.rerandomize(term, study.lead) for term in terms]
@@ -262,11 +257,29 @@ async def _stage_2(
     for name, message in (await seat.gather(NoiseTerm)).items():
         received = message.terms.read(zeta, layout.count, name)
         terms = [total + term for total, term in zip(terms, received, strict=True)]
-    if study.proven:
-        terms = joint_noise.without_offsets(terms, factor, layout, study.K)
     fresh = [pool.rerandomize(total, CHARLIE) for total in terms]
     await seat.send(CHARLIE, NoiseTotal(total=Ciphertexts.outgoing(fresh)))
     return S_j
+
+
+async def _indicator(seat: Seat, study: Study, zeta: PublicKey, slot: int) -> Ciphertext:
+    """Receive Charlie's indicator, and return v_j. Step 2.2: undo pi1, that is, take slot pi1(j)."""
+    indicator = await seat.receive(Indicator, CHARLIE)
+    await seat.stage("stage 2: noise")
+    return indicator.u.read(zeta, study.K, CHARLIE)[slot]
+
+
+async def _at_the_smallest_class(
+    seat: Seat, study: Study, zeta: PublicKey, slot: int, own: Prepared, seed: bytes
+) -> Model:
+    """Calibration "proven": select the smallest party's size class, and add noise for it to the classifier."""
+    pool = await size_class.draw_ahead(seat, zeta)
+    v_j = await _indicator(seat, study, zeta, slot)
+    k = await size_class.select_class(seat, study, pool, v_j, own.size_class)
+    noise = joint_noise_of(study).of_class(k)
+    x_j = await seat.once(f"noise of class {k}", lambda rng: joint_noise.draw(rng, noise))
+    vector = tuple(w + x for w, x in zip(own.vector, x_j, strict=True))
+    return await public_scale.share_noisy(seat, study, vector, seed + bytes([k]))
 
 
 # --- Charlie -------------------------------------------------------------------
@@ -295,8 +308,10 @@ async def charlie(seat: Seat, study: Study) -> Model:
 
     await seat.join()
     await seat.stage("keys")
-    await seat.broadcast(CharlieKeys(modulus=zeta.public.to_bytes(), decider=decider.public))
-    xi = PublicKey.received((await seat.receive(LeadKey, lead)).modulus, study.key_bits, lead)
+    roots = zeta.proof_of_form()
+    await seat.broadcast(CharlieKeys(modulus=zeta.public.to_bytes(), roots=roots, decider=decider.public))
+    told = await seat.receive(LeadKey, lead)
+    xi = PublicKey.proved(told.modulus, told.roots, study.key_bits, lead)
 
     # All this is drawn while the parties toss their coins.
     pool = FullPool(xi, await seat.once("obfuscators xi", lambda rng: xi.full_obfuscators(rng, K)))
@@ -325,12 +340,15 @@ async def charlie(seat: Seat, study: Study) -> Model:
     u = [indicator_pool.encrypt(int(slot == winner), "*") for slot in range(K)]
     await seat.broadcast(Indicator(u=Ciphertexts.outgoing(u)))
 
-    # Step 3.2: decrypt K eta + sum_j S_j. With "paper", subtract the exponents' offset; with "proven" the lead did so.
+    if study.proven:
+        await size_class.announce_class(seat, study, zeta)
+        return await public_scale.open_shares(seat, study)
+
+    # Step 3.2: decrypt K eta + sum_j S_j, and subtract the exponents' offset.
     total = (await seat.receive(NoiseTotal, lead)).total.read(zeta.public, layout.count, lead)
     await seat.stage("stage 3: shares")
     opened = await seat.once("blinded noise", lambda _: tuple(zeta.decrypt(c) for c in total))
-    offsets = (0,) * layout.count if study.proven else layout.exponent_offsets()
-    own = tuple(o - e for o, e in zip(opened, offsets, strict=True))
+    own = tuple(o - e for o, e in zip(opened, layout.exponent_offsets(), strict=True))
 
     # Step 3.3: publish all K + 1 shares.
     shares = await publish_shares(seat, study, layout, zeta.public.n, own)

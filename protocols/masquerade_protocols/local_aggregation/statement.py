@@ -5,10 +5,10 @@ import math
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.output_perturbation import LARGEST_SMALLEST, provable_delta, provable_epsilon
 from masquerade_core.privacy.several_records import proven_settings, several_records
-from masquerade_core.privacy.statement import ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
+from masquerade_core.privacy.statement import BREAKS, FOLLOWS, ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_protocols.local_aggregation.proven_statement import SMALLEST_SHOWS, proven_statement
+from masquerade_protocols.local_aggregation.proven_statement import proven_statement
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS, joint_noise_of, parameters_of
 
 __all__ = ["paper_statement", "statement"]
@@ -16,6 +16,10 @@ __all__ = ["paper_statement", "statement"]
 _NO_COLLUSION = "nothing: the paper excludes collusion"
 _PROVEN = 'calibration = "proven" and colluders = 1 in the study, where nobody knows the whole noise'
 _SMALLEST_DELTA = 2.0**-40  # a chance that counts as none
+_SMALLEST_SHOWS = (
+    "epsilon does not cover sizes; masks hide them, but the scale of the noise follows from the smallest one, and "
+    "everybody can estimate that one from the model where the noise is not small"
+)
 
 
 def statement(study: Study) -> tuple[Claim, ...]:
@@ -87,7 +91,7 @@ def paper_statement(
             PUBLIC_SETTINGS,
             f"each local classifier is the exact minimiser up to a gradient norm of {TOLERANCE:g}, which is counted",
             f"the smallest party has at least {min_records:,} and at most {LARGEST_SMALLEST:,} records",
-            SMALLEST_SHOWS,
+            _SMALLEST_SHOWS,
             ONE_RELEASE,
         ),
     )
@@ -105,7 +109,7 @@ def paper_statement(
             holds_at=f"epsilon = {digits(enough, math.floor)} in the study",
         )
 
-    def none(view: str, text: str, claimed: str, holds_at: str = _PROVEN) -> Claim:
+    def none(view: str, text: str, claimed: str, holds_at: str = _PROVEN, adversary: str = FOLLOWS) -> Claim:
         """Return the row of a view against which nothing is proved."""
         return rows.none(
             view,
@@ -113,6 +117,7 @@ def paper_statement(
             claimed=claimed,
             holds_at=holds_at,
             source="Pathak, Rane, Raj 2010, section 3.2, Stages 2 and 3, by inspection",
+            adversary=adversary,
         )
 
     t = max(1, colluders)
@@ -175,6 +180,7 @@ def paper_statement(
             "nobody's noise. The lead can steer the comparison. A party can claim to have the fewest records, and draw "
             "no noise.",
             "nothing: the paper assumes that all follow the protocol",
-            'calibration = "proven", scale = "floor" and colluders = 1 in the study',
+            'calibration = "proven" and colluders = 1 in the study',
+            BREAKS,
         ),
     )

@@ -33,7 +33,7 @@ def zero_share(seat: Seat, participants: Sequence[str], bound_to: bytes, modulus
         if peer == seat.me:
             continue
         secret_from_charlie = CHARLIE not in (peer, seat.me)
-        key = seat.shared_key(peer, b"zero" + (bound_to if secret_from_charlie else b""))
+        key = seat.pair_key(peer, "shares of zero", context=bound_to if secret_from_charlie else b"")
         for at, value in enumerate(mask(key, b"zero share", modulus, count)):
             total[at] += value if own < i else -value
     return tuple(value % modulus for value in total)

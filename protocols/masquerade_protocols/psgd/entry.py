@@ -7,6 +7,7 @@ from masquerade_core.data.holdout import fewest_to_learn_from
 from masquerade_core.privacy.statement import Claim, gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.descent import descent_lengths
 from masquerade_protocols.blocks.evaluating import with_evaluation
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
@@ -85,6 +86,7 @@ def _entry(
 ) -> Protocol:
     return Protocol(
         name=name,
+        sum_lengths=descent_lengths,
         paper="Rajkumar and Agarwal 2012",
         party=partial(roles.party, variant=variant),
         charlie=partial(roles.charlie, variant=variant),

@@ -30,6 +30,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import chain
 from operator import add
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
-from masquerade_protocols.blocks.noise_shares import draw_noise_share, with_fresh_noise
+from masquerade_protocols.blocks.noise_shares import FreshNoise, draw_noise_share, kept, to_keep
 from masquerade_protocols.blocks.releases import Price, counted, price_of
 from masquerade_protocols.psgd.schedule import RHO_TV_BITS, Variant, fraction_bits, layout, layouts, parameters_of, psgd
 
@@ -56,6 +57,7 @@ __all__ = ["Descent", "charlie", "check", "party"]
 
 _Array = NDArray[np.float64]
 _Noise = tuple[tuple[int, ...], ...]
+_BEYOND = 2.0**62  # of a coordinate: more than any layout of 64 bits has room for
 
 
 def check(study: Study, variant: Variant = psgd) -> None:
@@ -79,11 +81,18 @@ def check(study: Study, variant: Variant = psgd) -> None:
             layout(study, descent.schedule, N, t)
 
 
-def _encode_gradient(gradient: _Array, n: int, L: Fraction, F: int) -> tuple[int, ...]:
-    """Clip to norm n L, which only the error of floats could exceed, and round to the grid of 2^-F."""
-    norm = float(np.linalg.norm(gradient))
-    clipped = gradient * min(1.0, float(n * L) / norm) if norm > 0 else gradient
-    return tuple(map(int, np.rint(clipped * 2**F).tolist()))
+def _encode_gradient(gradient: _Array, n: int, L: Fraction, F: int, *, machine: bool) -> NDArray[Any]:
+    """Clip to norm n L, which only the error of floats could exceed, and round to the grid of 2^-F.
+
+    ``machine``: whether the layout has room for 64 bits at most. Otherwise the numbers are Python's integers.
+    """
+    longest = float(n * L)
+    clipped = gradient * (longest / max(float(np.linalg.norm(gradient)), longest))
+    rounded = np.rint(clipped * 2**F)
+    if machine:
+        rounded = np.clip(rounded, -_BEYOND, _BEYOND)
+        return np.asarray(rounded, dtype=np.int64)
+    return np.array(list(map(int, rounded.tolist())), dtype=object)
 
 
 # --- One step ---------------------------------------------------------------------
@@ -155,10 +164,10 @@ async def party(seat: Seat, study: Study, data: Records, variant: Variant = psgd
     await seat.stage("rounds")
     if (price := _price(descent)) is None:  # nothing is proved of a round by itself, so the first one counts for all
         await seat.release("iterates", study.privacy.epsilon, study.privacy.delta)
-    unused = chain.from_iterable(noise)
+    unused = FreshNoise(chain.from_iterable(noise))
     for t in range(T):
-        gradient = await seat.once(f"gradient {t}", partial(_gradient, study, held.training, descent.w, F=F))
-        noisy = partial(with_fresh_noise, gradient, unused)
+        own = partial(_gradient, study, held.training, descent.w, F=F, machine=slots[t].machine)
+        noisy = partial(unused.on, kept(await seat.once(f"gradient {t}", own)), slots[t])
         if price is None:  # the paper's eta^k is drawn once, so nothing is made again
             opened = await sums.open_sum(slots[t], noisy(), fingerprint(N, descent.w))
         else:
@@ -169,10 +178,10 @@ async def party(seat: Seat, study: Study, data: Records, variant: Variant = psgd
     return await evaluated(sums, held, descent.model())
 
 
-def _gradient(study: Study, data: Records, w: _Array, _rng: Rng, *, F: int) -> tuple[int, ...]:
+def _gradient(study: Study, data: Records, w: _Array, _rng: Rng, *, F: int, machine: bool) -> bytes | tuple[int, ...]:
     """Grad G_k(w_t), equation (8), on the grid."""
     loss = loss_of(study.model.loss)
-    return _encode_gradient(data.added(GradientSum(w, loss)), data.n, loss.L, F)
+    return to_keep(_encode_gradient(data.added(GradientSum(w, loss)), data.n, loss.L, F, machine=machine))
 
 
 def _price(descent: Descent) -> Price | None:

@@ -109,8 +109,7 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
         ),
         row(
             "Charlie",
-            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees. Even if he shifted a sum, and "
-            "with it the point of the next gradients, the bound would hold: it holds at any points.",
+            f"Charlie sees {words.charlie_sees}, and the sums that everybody sees.",
             words.charlie,
             claimed=claimed,
         ),

@@ -8,6 +8,7 @@ from masquerade_core.privacy.expectation import Expectation, expected_of_counts
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.blocks.releases import spends_gaussian
@@ -83,6 +84,7 @@ def _cost(study: Study) -> Cost:
 
 _ENTRY = Protocol(
     name="summary",
+    sum_lengths=lambda study: {count_layout(study).length, len(public.grid_of(study))},
     paper="this program's own",
     party=roles.party,
     charlie=roles.charlie,
@@ -98,6 +100,7 @@ _ENTRY = Protocol(
     records=cells_loader(public.grid_of),
     streams=True,
     makes_model=False,
+    opens_sizes=lambda _: False,  # the number of records is under noise
     calibrations=("proven",),
     sum="masks",
     multiclass=True,

@@ -31,6 +31,7 @@ are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 from collections.abc import Sequence
 from math import sqrt
 
+from masquerade_core.crypto.masks import as_array
 from masquerade_core.data.cells import Cells
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
@@ -87,13 +88,14 @@ async def party(seat: Seat, study: Study, data: Cells) -> Statistics:
 
     noisy_counts = await seat.once("noisy counts", draw)
     spare = [await seat.once(f"noisy counts of retry {r}", draw) for r in range(study.retries)]
+    contributions = iter([as_array(drawn) for drawn in (noisy_counts, *spare)])
     await seat.join()
     await seat.stage("keys")
     sums = await set_up(seat, study)
     await sums.precompute([slots])
 
     await seat.stage("histograms")
-    noisy = counted(seat, "histograms", price_of(noise), iter((noisy_counts, *spare)).__next__)
+    noisy = counted(seat, "histograms", price_of(noise), contributions.__next__)
     opened = await sums.open_sum(slots, await noisy(), _BOUND_TO, noisy)
     await sums.close()
     return statistics(study, opened)

@@ -1,6 +1,6 @@
 """Who sees what of a run of ``summary``, and what is proved against each; ``docs/privacy/summary.md`` derives it."""
 
-from masquerade_core.privacy.statement import Claim
+from masquerade_core.privacy.statement import ALL_FOLLOW, Claim
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import Observed, noisy_views
@@ -10,7 +10,7 @@ from masquerade_protocols.summary.public import grid_of, noise_of
 __all__ = ["statement"]
 
 _ASSUMPTIONS = (
-    "everybody follows the protocol, and honest parties draw their share of the noise",
+    ALL_FOLLOW,
     "ranges, levels and edges are public; nobody looked at the records to choose them",
     "the statistics are released once; every further run over the same records adds its own epsilon",
 )
@@ -23,7 +23,6 @@ def statement(study: Study) -> tuple[Claim, ...]:
         view="released statistics",
         released=f"The noisy counts of {histograms} are public, and all that follows from them. They carry the noise "
         f"of {whose_noise(study)}. No number of records is published without noise.",
-        shifted="and with it the statistics, the proof would hold: nothing that a party sends depends on the sum.",
         left="counts",
     )
     source = "docs/privacy/summary.md: one Gaussian release of all counts; Balle and Wang 2018, Theorem 8"

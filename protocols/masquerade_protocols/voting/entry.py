@@ -136,6 +136,7 @@ def _cost(study: Study) -> Cost:
 def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") -> Protocol:
     return Protocol(
         name=name,
+        sum_lengths=lambda study: {public.layout(study).length},
         paper="Hamm, Cao and Belkin 2016",
         party=roles.party,
         streams=True,
@@ -149,6 +150,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         noiseless=noiseless,
         cost=_cost,
         spends=spends_gaussian,
+        opens_sizes=lambda _: False,
         expectation=expectation,
         calibrations=("paper", "proven"),
         proven_section=ties or "# There is nothing to choose: the noise follows from the privacy target.\n",

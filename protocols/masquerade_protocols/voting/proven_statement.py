@@ -9,7 +9,16 @@ import math
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, counters_at_a_point
 from masquerade_core.privacy.noise.votes import sharp_sensitivity
 from masquerade_core.privacy.several_records import several_records
-from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, SharedNoiseRows, digits, honest_noise, large_delta
+from masquerade_core.privacy.statement import (
+    ALL_FOLLOW,
+    BREAKS,
+    COMPUTATIONAL,
+    Claim,
+    SharedNoiseRows,
+    digits,
+    honest_noise,
+    large_delta,
+)
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.noisy_sums import without_noise
@@ -25,7 +34,7 @@ RECORD = "replace one record, or add or remove it"
 """The neighbours of a row about one record."""
 
 _ASSUMPTIONS = (
-    "everybody follows the protocol, and honest parties draw their share of the noise",
+    ALL_FOLLOW,
     "the auxiliary points, epsilon and regularization were chosen without looking at any party's records",
     "the auxiliary points themselves, and who takes part, are not covered by epsilon",
     "the model is released once; every further run over the same records adds its own epsilon",
@@ -101,6 +110,7 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
                 "that noise is missing.",
                 "the party whose records are meant draws its own share",
                 words.others,
+                adversary=BREAKS,
             )
         )
     return (*views, *of_a_person(study, views[1]))

@@ -37,6 +37,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.crypto.masks import as_array
 from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
 from masquerade_core.data.records import Records
 from masquerade_core.learning.classifiers import Linear, cast_votes, classifier_of
@@ -133,6 +134,7 @@ async def party(seat: Seat, study: Study, data: Records, auxiliary: Auxiliary, c
     if study.proven:
         x = await seat.once("noise", partial(_draw_share, noise_of(study), slots.length))
         counters = [(vote << COUNT_BITS) + share for vote, share in zip(counters, x, strict=True)]
+    own = as_array(counters)
 
     await seat.join()
     await seat.stage("keys")
@@ -142,7 +144,7 @@ async def party(seat: Seat, study: Study, data: Records, auxiliary: Auxiliary, c
     # 2. and 3. The counters, in a sum that Charlie alone learns.
     await seat.stage("votes")
     await count_at_once(seat, "model", study, noise_of(study) if study.proven else None)
-    await sums.contribute(slots, counters, b"votes" + auxiliary.digest)
+    await sums.contribute(slots, own, b"votes" + auxiliary.digest)
 
     await seat.stage("model")
     return _model(grid.unpack((await seat.receive(Released, CHARLIE)).weights))

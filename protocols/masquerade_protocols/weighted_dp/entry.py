@@ -4,6 +4,7 @@ from masquerade_core.privacy.statement import digits, gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks import local_descent
+from masquerade_protocols.blocks.descent import descent_lengths
 from masquerade_protocols.blocks.noisy_sums import of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.blocks.releases import spends_gaussian
@@ -126,6 +127,7 @@ def _cost(study: Study) -> Cost:
 
 WEIGHTED_DP = Protocol(
     name="weighted-dp",
+    sum_lengths=descent_lengths,
     streams=True,
     paper="Kang, Liu and Wang",
     party=party,
@@ -139,6 +141,7 @@ WEIGHTED_DP = Protocol(
     noiseless=noiseless,
     cost=_cost,
     spends=spends_gaussian,
+    opens_sizes=lambda study: parameters_of(study).weights == "sizes",
     expectation=expectation,
     calibrations=("paper", "proven"),
     noise_in_shares=False,

@@ -62,9 +62,8 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
         row(
             "Charlie",
             f"Charlie sees {words.charlie_sees}, and the two sums that everybody sees. The paper's server sees every "
-            "party's classifier; even that would cost no more than is proved here. Even if Charlie spoiled the "
-            "sums, the noise does not depend on them. The parties train before they join, so nobody sees "
-            "how long that takes.",
+            "party's classifier; even that would cost no more than is proved here. The parties train before they "
+            "join, so nobody sees how long that takes.",
         ),
         row(
             "one party",

@@ -34,7 +34,11 @@ integer Gaussian vector. All that leaves the party is a function of these intege
 """
 
 from fractions import Fraction
+from typing import Any
 
+from numpy.typing import NDArray
+
+from masquerade_core.crypto.masks import as_array
 from masquerade_core.data.records import Records
 from masquerade_core.errors import RefusedLocally
 from masquerade_core.learning.losses import loss_of
@@ -76,7 +80,7 @@ def _contribution(study: Study, descent: Plan, data: Records, rng: Rng) -> tuple
     return tuple(max(-bound, min(bound, v)) for v in exact)
 
 
-async def _train(seat: Seat, study: Study, descent: Plan, data: Records) -> tuple[int, ...]:
+async def _train(seat: Seat, study: Study, descent: Plan, data: Records) -> NDArray[Any]:
     """Make the local descent: lines 3 to 6. The time for drawing the noise depends on T and d alone."""
     if study.proven and data.n > MOST_ROUNDED_RECORDS:
         raise RefusedLocally(
@@ -85,7 +89,7 @@ async def _train(seat: Seat, study: Study, descent: Plan, data: Records) -> tupl
             "take part with fewer records",
         )
     await seat.stage("training")
-    return await seat.once("local descent", lambda rng: _contribution(study, descent, data, rng))
+    return as_array(await seat.once("local descent", lambda rng: _contribution(study, descent, data, rng)))
 
 
 def _released(descent: Plan, sums: tuple[int, ...]) -> Model:

@@ -22,7 +22,6 @@ from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.input_noise import perturb, randomised_response
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
-from masquerade_core.privacy.noise.joint_gaussian import UNIT
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, counters_at_a_point
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.study import AuxiliaryFile, Label, Study, as_fraction
@@ -94,13 +93,13 @@ def _copy_scores(study: Study, runs: int, moved: bool, source: Source, factor: F
 def joint_scores(study: Study, runs: int, moved: bool, source: Source, factor: Fraction) -> _Array:
     """Look at the classifier of the canary's party with that party's noise: the other 4 know their own noise."""
     noise, n = joint_noise_of(study), study.study.min_records
+    if noise.scale_rule == "selected":  # a class that is not the floor's
+        n *= 2
+        noise = noise.of_class(noise.class_of(n))
     records = flat(n, study.d, moved=moved)
     w = fit(records.X, records.y, study.model.regularization).tolist()
     known = joint_noise.encode(w, n if noise.scale_rule == "sizes" else 1)[-1]
-    if noise.scale_rule != "selected":
-        return known + source.gaussian(noise.share() * factor, (runs,), 0)
-    fine, unit = (source.gaussian(sigma, (runs,), 0) for sigma in (noise.fine, Fraction(UNIT)))
-    return known + float(factor) * (fine + noise.scale(n) * unit)
+    return np.asarray(known + source.gaussian(noise.share() * factor, (runs,), 0))
 
 
 # --- Descent that anybody may steer: psgd ---------------------------------------------------------

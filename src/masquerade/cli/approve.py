@@ -90,6 +90,11 @@ def approve(
     budget = "its budget is reserved" if done.reserved else "its budget is reserved when the run begins"
     return Outcome(
         f"{given.who} approved of study {given.study!r} for {given.participant}; {budget}",
-        {**given.model_dump(), "fingerprint": done.study.fingerprint(), "reserved": done.reserved},
+        {
+            **given.model_dump(),
+            "fingerprint": done.study.fingerprint(),
+            "reserved": done.reserved,
+            "beside": list(done.beside),
+        },
         hint=f"take part: masquerade party {study} --approved --key KEY --data DATA",
     )

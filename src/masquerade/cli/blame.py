@@ -25,6 +25,7 @@ def blame(
 
 def blame_of(study: str | Path, evidence: list[Path]) -> Outcome:
     """Say who is proved at fault by files of evidence of one run of a study."""
+    from masquerade_core.bounded import MOST_OF_A_RUN, read_text
     from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.errors import BadInput
     from masquerade_core.evidence import Evidence, read_evidence
@@ -36,10 +37,7 @@ def blame_of(study: str | Path, evidence: list[Path]) -> Outcome:
     files: list[Evidence] = []
     run = b""
     for path in evidence:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} cannot be read", "give the evidence.json of a run's directory") from error
+        text = read_text(path, MOST_OF_A_RUN, "file of evidence", "give the evidence.json of a run's directory")
         file = read_evidence(text, str(path))
         if (run := run_of(file, made, str(path))) != bytes.fromhex(files[0].run if files else file.run):
             raise BadInput(

@@ -152,6 +152,7 @@ def demo(
             "demo": {
                 "directory": str(plan.directory),
                 "seconds": round(played.seconds, 3),
+                "ciphertexts": played.ciphertexts,
                 "records": cohort.origin,
                 "notes": list(cohort.notes),
                 "private_figures": played.comparison.to_json(),
@@ -160,7 +161,7 @@ def demo(
         shown=(
             *descent(played.result),
             *evaluation_shown(played.result.get("evaluation")),
-            *statement(played.result["statement"], brief=True),
+            *statement(played.result["statement"], played.result["epsilon"], brief=True),
             *outcome,
         ),
     )

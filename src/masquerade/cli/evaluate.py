@@ -7,6 +7,7 @@ import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import StudyArgument
+from masquerade_core.words import DELTA
 
 __all__ = ["evaluate"]
 
@@ -19,9 +20,7 @@ def evaluate(
         float | None,
         typer.Option(help="The odds of a guess about a record change by at most e^EPSILON. The study's if not given."),
     ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="The probability that epsilon does not hold. The study's if not given.")
-    ] = None,
+    delta: Annotated[float | None, typer.Option(help=f"{DELTA.capitalize()}. The study's if not given.")] = None,
     threshold: Annotated[
         str | None,
         typer.Option(help="Choose a threshold for the model: youden, f1, or the share of positive answers, as in 0.1."),

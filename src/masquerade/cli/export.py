@@ -38,6 +38,9 @@ def export(
             "--output", "-o", help="The file to write, or with '--to all' the folder; by default beside the model."
         ),
     ] = None,
+    unconfirmed: Annotated[
+        bool, typer.Option("--unconfirmed", help="Export a model whose run nobody has confirmed, too.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
@@ -46,7 +49,7 @@ def export(
     from masquerade_core.errors import BadInput
 
     del output_format
-    loaded, provenance = load_run(model)
+    loaded, provenance = load_run(model, unconfirmed=unconfirmed)
     folder = model if model.is_dir() else model.parent
     if to is To.ALL:
         folder = output or folder

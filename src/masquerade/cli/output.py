@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from masquerade_core.errors import MasqueradeError
+from masquerade_core.grounds import NAMING
 from masquerade_core.spent import with_spent
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _describe(error: BaseException) -> Outcome:
 
 def _more(error: MasqueradeError) -> dict[str, Any]:
     """Return what an error holds besides its sentence, as far as it has any: who is missing, at fault or suspected."""
-    found = {name: getattr(error, name, None) for name in ("waited_for", "peer", "suspects", "said_by", "accused")}
+    found: dict[str, Any] = {name: getattr(error, name, None) for name in NAMING}
     found["grounds"] = error.grounds.words if error.grounds is not None else None
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
 

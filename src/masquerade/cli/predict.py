@@ -1,5 +1,6 @@
 """``masquerade predict``: labels for new records, by a published model."""
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["OnError", "predict"]
 
+# With these a spreadsheet begins a formula, also where they are as wide as a Chinese character.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _PLURAL = {"probability": "probabilities", "margin": "margins"}
 
 
@@ -135,4 +139,7 @@ def _number(score: float) -> str:
 
 
 def _cell(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n\r') else text
+    """Return a text as a cell that no spreadsheet takes for a formula; a number stays as it is."""
+    if text.startswith(_FORMULAS) and not _NUMBER.fullmatch(text):
+        text = "'" + text
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',;\t"\n\r') else text

@@ -76,13 +76,16 @@ def _json(study: "Study") -> dict[str, Any]:
 def _shown(found: "Standing", served: str) -> "tuple[Any, ...]":
     from rich.text import Text
 
+    from masquerade_core.words import printable
+
     lines = [f"the site {found.root} {served}"]
     for data in found.data:
         mine = [study for study in found.studies if study.item.data == data]
         lines.append(f"\n{data}" + ("" if mine else ": no studies"))
         for study in mine:
             item, record = study.item, study.record
-            lines.append(f"  {record.state.value:<8} {item.name}{f'  since {record.changed}' * bool(record.changed)}")
+            since = f"  since {record.changed}" if record.changed else ""
+            lines.append(f"  {record.state.value:<8} {printable(item.name)}{since}")
             told = [study.progress, record.message, f"what to do: {record.hint}" * bool(record.hint)]
             told.append(f"the results are in {record.results}" * (record.state.value == "done"))
             lines += [f"           {line}" for line in told if line]

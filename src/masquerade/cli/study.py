@@ -82,11 +82,13 @@ def show(
     from masquerade.report import explained, heading
     from masquerade_core.errors import BadInput
     from masquerade_host.state import state_folder
+    from masquerade_party import code_in_words, code_of
     from masquerade_protocols import entry_of
 
     if output_format is not ShownAs.HTML and (out or audit or picture):
         raise BadInput("--out, --audit and --picture are for a page", "give --format html as well")
     loaded = _parsed(study)
+    code = code_of(loaded)
     entry = entry_of(loaded)
     if entry.baseline:
         raise BadInput(
@@ -109,6 +111,7 @@ def show(
         )
         return _page(page, out, loaded)
     budget = () if line is None else (heading("What is left of this machine's budget"), Text(_sentence(line.text)))
+    whose = (heading("Whose code it runs"), *map(Text, code_in_words(loaded, code))) if code else ()
     return Outcome(
         f"study {loaded.study.name!r} in plain words",
         _summary(loaded)
@@ -118,9 +121,10 @@ def show(
             "cost": list(explanation.cost),
             "expectation": expected.to_json() if expected else None,
             "budget": None if line is None else {"fits": line.fits, "text": line.text},
+            "code": code or None,
         },
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
-        shown=(*explained(loaded, explanation, entry.cost(loaded), expected), *budget),
+        shown=(*explained(loaded, explanation, entry.cost(loaded), expected), *whose, *budget),
     )
 
 
@@ -174,7 +178,7 @@ def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -
     return Outcome(
         f"what is claimed and what is proved of study {loaded.study.name!r}",
         _summary(loaded) | {"statement": rows, "flags": said, "documentation": documentation()},
-        shown=(*stated(rows, full=True), heading("Not to be overlooked"), paragraphs(said)),
+        shown=(*stated(rows, loaded.privacy.epsilon, full=True), heading("Not to be overlooked"), paragraphs(said)),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade_core.words import DELTA
 
 __all__ = ["new"]
 
@@ -124,7 +125,7 @@ def new(
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="The probability that epsilon does not hold. 1e-6 if not given.", show_default=False),
+        typer.Option(help=f"{DELTA.capitalize()}. 1e-6 if not given.", show_default=False),
     ] = None,
     calibration: Annotated[
         str | None,

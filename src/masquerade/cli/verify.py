@@ -16,6 +16,7 @@ __all__ = ["verify"]
 
 _NOT_PROVED = (
     "which records the parties used, and that they are true",
+    "which program a participant ran: its hash is that participant's word alone",
     "that a signature was made by a person and not by somebody who took the key file",
     "the times, the approval and the ledger's entry: they are the words of the folder's owner alone",
 )
@@ -34,11 +35,12 @@ def verify(
 ) -> Outcome:
     """Check what a finished run left: who took part, under which study and statement, and that the model is theirs.
 
-    Exit code 0: all holds. 1: a file was changed, or a signature does not hold. 4: these are no folders of one run. 8:
-    the folders are signed and contradict each other. For the folder of an attempt that failed it says, as blame does,
-    whose fault the evidence in it proves: 1 for somebody's, 0 for nobody's.
+    Exit code 0: all holds. 1: a file was changed, a signature does not hold, or the result is not confirmed. 4: these
+    are no folders of one run. 8: the folders are signed and contradict each other. For the folder of an attempt that
+    failed it says, as blame does, whose fault the evidence in it proves: 1 for somebody's, 0 for nobody's.
     """
     from masquerade_core.evidence import EVIDENCE
+    from masquerade_core.words import listed
     from masquerade_host.run_files import STUDY
     from masquerade_host.verifying import check_together, contradictions, read_folder
 
@@ -71,17 +73,29 @@ def verify(
             error_code="protocol_violation",
             exit_code=8,
         )
+    if still := data["unconfirmed"]:
+        return Outcome(
+            f"the result of {listed(still)} is not confirmed: Charlie's last frame did not come there, and no other "
+            "folder shows that every party was told the same",
+            data,
+            hint="give the folders of all parties, or Charlie's",
+            shown=_lines(data),
+            error_code="not_confirmed",
+            exit_code=1,
+        )
     return Outcome(_summary(read), data, shown=_lines(data))
 
 
 def _statement_of(path: Path) -> Any:
     """Return what computes a study's statement, if this version of the program is the one that ran the study."""
     from masquerade_core import __version__
+    from masquerade_core.bounded import MOST_OF_A_RUN, read_bytes
+    from masquerade_core.errors import BadInput
     from masquerade_host.transcript import TRANSCRIPT, read_transcript
 
     try:
-        text = (path / TRANSCRIPT).read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = read_bytes(path / TRANSCRIPT, MOST_OF_A_RUN, "transcript", "").decode("utf-8", "replace")
+    except BadInput:
         return None  # the reader of the folder says what is wrong
     return _rows if read_transcript(text, str(path / TRANSCRIPT)).version == __version__ else None
 
@@ -97,15 +111,23 @@ def _summary(read: "list[Folder]") -> str:
 
     first = read[0]
     return (
-        f"this holds: {listed(first.took_part)} and Charlie ran the study {first.study.study.name!r}, fingerprint "
+        f"this holds: {listed(_took_part(read))} and Charlie ran the study {first.study.study.name!r}, fingerprint "
         f"{first.transcript.study.hex()[:16]}, and each party signed this result"
     )
 
 
+def _took_part(read: "list[Folder]") -> tuple[str, ...]:
+    """Return who closed the run; where Charlie's last frame is in no folder, whose folders these are."""
+    return next((folder.took_part for folder in read if folder.took_part), tuple(folder.owner for folder in read))
+
+
 def _data(read: "list[Folder]", found: "list[Contradiction]") -> dict[str, Any]:
     from masquerade_core.study import CHARLIE
+    from masquerade_core.words import listed
+    from masquerade_host.verifying import unconfirmed
 
-    first = read[0]
+    first, still = read[0], unconfirmed(read)
+    programs = {name: program for folder in read for name, program in folder.programs.items()}
     owners = [folder.owner for folder in read]
     return {
         "run_id": first.transcript.run.hex(),
@@ -113,7 +135,7 @@ def _data(read: "list[Folder]", found: "list[Contradiction]") -> dict[str, Any]:
         "study_digest": first.transcript.study.hex(),
         "protocol": first.study.study.protocol,
         "version": first.transcript.version,
-        "took_part": list(first.took_part),
+        "took_part": list(_took_part(read)),
         "result": first.transcript.release.hex(),
         "statement": first.transcript.statement.hex(),
         "folders": [
@@ -129,7 +151,14 @@ def _data(read: "list[Folder]", found: "list[Contradiction]") -> dict[str, Any]:
             for folder in read
         ],
         "contradictions": [{"between": list(each.between), "words": each.words} for each in found],
-        "proved": [] if found or any(folder.problems for folder in read) else _proved(read),
+        "proved": [] if found or still or any(folder.problems for folder in read) else _proved(read),
+        "unconfirmed": list(still),
+        "programs": {name: program.hex() for name, program in programs.items()},
+        "said": [
+            f"{listed([name for name in programs if programs[name] == each])} ran the program {each.hex()[:16]}, by "
+            f"{'its' if list(programs.values()).count(each) == 1 else 'their'} own word"
+            for each in dict.fromkeys(programs.values())
+        ],
         "not_proved": [
             *_NOT_PROVED,
             *(_ONE_FOLDER if len(read) == 1 else ()),
@@ -141,8 +170,7 @@ def _data(read: "list[Folder]", found: "list[Contradiction]") -> dict[str, Any]:
 def _proved(read: "list[Folder]") -> list[str]:
     from masquerade_core.words import listed
 
-    first = read[0]
-    parties = listed(first.took_part)
+    parties = listed(_took_part(read))
     sentences = [
         f"{parties} took part: each signed its hello, and that its part had ended, for this run of this study",
         f"{parties} were sent the same broadcasts, in the same order: each signed the hash of all of them",
@@ -171,4 +199,5 @@ def _lines(data: dict[str, Any]) -> list[Any]:
     for folder in data["folders"]:
         lines += [Text(f"{folder['participant']}: {words}") for words in folder["problems"]]
     lines += [Text(f"contradiction: {each['words']}") for each in data["contradictions"]]
+    lines += [Text(f"said: {words}") for words in data["said"]]
     return [*lines, *(Text(f"not proved: {words}") for words in data["not_proved"])]

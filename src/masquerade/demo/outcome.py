@@ -11,6 +11,7 @@ from masquerade.demo.play import Played
 from masquerade.evaluation_view import evaluation_shown
 from masquerade.report import costs, descent, heading, program, short, statement
 from masquerade_core.study import Study
+from masquerade_core.words import counted
 from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
 
 __all__ = ["foreseen_of", "outcome_shown", "write_report"]
@@ -61,6 +62,8 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
     warnings = filter(None, (other.same_answer, other.advice, foreseen and f"Before the run: {foreseen}"))
     parts += [Padding(Text(words, style="yellow"), (1, 2, 0, 2)) for words in warnings]
     parts += [
+        heading("What was said"),
+        Padding(Text(_said(plan, played)), (0, 2, 0, 2)),
         heading("Where things are"),
         _pairs(
             (f"{where}/charlie/", "model.json and result.json: what Charlie publishes"),
@@ -76,6 +79,17 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
         Text(f"\n  {played.seconds:.1f} s in all; Charlie worked for {result['seconds']:.1f} s\n", style="dim"),
     ]
     return tuple(parts)
+
+
+def _said(plan: Plan, played: Played) -> str:
+    """Return which stages ran, how much was encrypted, and how that compares with the paper."""
+    begun = [stage["name"] for stage in played.result["stages"] if stage["name"] in protocol_of(plan.study).stages]
+    how = "Nothing was encrypted: masks hide what goes into the sums."
+    if played.ciphertexts:
+        how = f"{counted(played.ciphertexts, 'ciphertext')} passed, under keys of {plan.study.key_bits:,} bits."
+    tell = protocol_of(plan.study).beside_the_paper
+    said = f"Stages: {', '.join(begun)}. {how}"
+    return f"{said} {tell(plan.study)}" if tell is not None else said
 
 
 def _pairs(*rows: tuple[str, str]) -> RenderableType:
@@ -99,7 +113,7 @@ def write_report(plan: Plan, played: Played, outcome: tuple[RenderableType, ...]
         console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")
         for note in plan.cohort.notes:
             console.print(f"- {note}")
-        said = statement(played.result["statement"], full=True)
+        said = statement(played.result["statement"], played.result["epsilon"], full=True)
         measured = evaluation_shown(played.result.get("evaluation"))
         for part in (costs(played.result), *descent(played.result), *measured, *said, *outcome):
             console.print(part)

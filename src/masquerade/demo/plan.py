@@ -17,6 +17,7 @@ from masquerade_core.learning.classifiers import SHORT_NAMES
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted, listed
 from masquerade_host.keyfiles import make_keys
+from masquerade_host.state import private_folder
 from masquerade_protocols import PROTOCOLS, entry_named, protocol_of
 
 __all__ = ["Plan", "classifiers", "discard", "prepare"]
@@ -199,7 +200,7 @@ def _make(directory: Path) -> bool:
     """Make the directory, and say whether it is new."""
     try:
         ours = not directory.exists()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(directory)
         if any(directory.iterdir()):
             raise BadInput(
                 f"the directory {directory} is not empty", "choose another directory with --out, or empty it"

@@ -28,12 +28,15 @@ class Played:
     ----------
     result : dict
         Charlie's ``result.json``.
+    ciphertexts : int
+        How many all participants sent together, each counted once for each recipient.
     comparison : Comparison
     seconds : float
         From the first process's start to the last one's end.
     """
 
     result: dict[str, Any]
+    ciphertexts: int
     comparison: Comparison
     seconds: float
 
@@ -52,9 +55,13 @@ def play(plan: Plan, view: View) -> Played:
         with view:
             _watch(participants, view)
         seconds = time.monotonic() - began
-    result = json.loads((plan.home(CHARLIE) / "result.json").read_text(encoding="utf-8"))
+    results = {
+        who: json.loads((plan.home(who) / "result.json").read_text(encoding="utf-8"))
+        for who in (CHARLIE, *plan.study.names)
+    }
     released = load_model(plan.home(CHARLIE) / "model.json")
-    return Played(result, compare(plan.study, plan.cohort, released, plan.auxiliary), seconds)
+    ciphertexts = sum(result["ciphertexts"] for result in results.values())
+    return Played(results[CHARLIE], ciphertexts, compare(plan.study, plan.cohort, released, plan.auxiliary), seconds)
 
 
 def _start(plan: Plan, participants: Participants) -> None:

@@ -59,8 +59,8 @@ class LocalAggregation(SimulatedClassifier):
     ----------
     noise : {"laplace", "l2"}, optional
         The distribution of the noise; for ``calibration="paper"`` alone.
-    scale : {"floor", "selected"}, optional
-        Whether the noise is sized for ``min_records``, or for the party with the fewest records. Proven noise only.
+    scale : {"selected", "floor"}, optional
+        Whether the noise is sized for the party with the fewest records, or for ``min_records``. Proven noise only.
     weights : {"uniform", "sizes"}, optional
         Whether a classifier counts once, or as often as its party has records. Proven noise only.
     key_bits : int

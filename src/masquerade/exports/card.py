@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from masquerade.exports.provenance import Provenance
+from masquerade_core.bounded import MOST_OF_A_RUN, read_text
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.study import Feature
@@ -20,7 +21,6 @@ __all__ = ["CARD", "card_of", "read_card"]
 CARD = "MODEL_CARD.md"
 
 _FENCE = "```json masquerade"
-_MAX_BYTES = 64 << 20
 _HINT = "write the card anew with 'masquerade export MODEL --to card'"
 
 
@@ -38,10 +38,7 @@ def read_card(source: Path | str) -> Provenance:
         The file cannot be read, or has no such block, or two.
     """
     path = Path(source)
-    try:
-        text = path.read_text(encoding="utf-8") if path.stat().st_size <= _MAX_BYTES else ""
-    except (OSError, ValueError):
-        raise BadInput(f"the model card {path} cannot be read", _HINT) from None
+    text = read_text(path, MOST_OF_A_RUN, "model card", _HINT)
     blocks = re.findall(rf"^{_FENCE}\n(.*?)\n```$", text, flags=re.DOTALL | re.MULTILINE)
     if len(blocks) != 1:
         raise BadInput(f"{path} has {len(blocks)} blocks that begin with {_FENCE}; a model card has one", _HINT)
@@ -186,10 +183,10 @@ def _privacy(p: Provenance) -> Iterator[str]:
         yield "Nothing is promised: one person held all records, and this baseline adds no noise."
     else:
         yield ""
-        yield "| who looks | whose privacy | what is claimed | what is proved |"
-        yield "| --- | --- | --- | --- |"
+        yield "| who looks | whose privacy | adversary | what is claimed | what is proved |"
+        yield "| --- | --- | --- | --- | --- |"
         for row in p.statement:
-            cells = (row["view"], row["unit"], row["claimed"], row["provable"])
+            cells = (row["view"], row["unit"], row["adversary"], row["claimed"], row["provable"])
             yield f"| {' | '.join(_plain(str(cell)) for cell in cells)} |"
         yield ""
         yield 'Where nothing is proved, the row says "none". The block below has the assumptions of each row.'

@@ -13,6 +13,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from masquerade_core import __version__
+from masquerade_core.bounded import json_of
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOSSES
@@ -26,6 +27,7 @@ ATTRIBUTE = "masquerade"
 """The key of an ONNX file's metadata that holds it; the attribute of a pipeline is this and an underscore."""
 
 _ESTIMATE = ("value", "low", "high")
+_STRANGE = "does not say which run of this program it comes from"
 _HINT = "export the model.json of the run again"
 
 
@@ -107,11 +109,7 @@ class Provenance:
         BadInput
             It is something else.
         """
-        try:
-            data = json.loads(text)
-        except ValueError:
-            data = None
-        return cls.from_json(data, source)
+        return cls.from_json(json_of(text, source, _HINT, _STRANGE), source)
 
     @classmethod
     def from_json(cls, data: Any, source: Path | str) -> Self:
@@ -123,7 +121,7 @@ class Provenance:
             It is something else.
         """
         if not isinstance(data, dict) or data.get("kind") != KIND:
-            raise BadInput(f"{source} does not say which run of this program it comes from", _HINT)
+            raise BadInput(f"{source} {_STRANGE}", _HINT)
         try:
             found = cls(**{key: value for key, value in data.items() if key != "kind"})
             found.schema()
@@ -140,7 +138,7 @@ class Provenance:
         """Say whether each field has its type, as far as anything else rests on it."""
         texts = (self.study, self.protocol, self.run_id, self.watermark, self.version)
         numbers = (self.epsilon, self.delta, self.threshold)
-        shown = ("view", "unit", "claimed", "provable")
+        shown = ("view", "unit", "adversary", "claimed", "provable")
         rows = [] if self.statement is None else self.statement
         evaluation = self.facts.get("evaluation") or {"records": 0}
         estimates = [evaluation.get(name) or {"value": None} for name in ("error", "auc")]

@@ -6,6 +6,7 @@ must answer records at all edges of the study as the weights do.
 """
 
 import zipfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from masquerade.exports.layout import Layout, answer_names
 from masquerade.exports.onnx_file import OFFSET, WEIGHTS, to_onnx
 from masquerade.exports.provenance import ATTRIBUTE, Provenance
 from masquerade.exports.skops_file import coordinates_of
+from masquerade_core.bounded import read_bytes
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.model import SavedModel, scores_of
@@ -40,7 +42,7 @@ def read_onnx(path: Path) -> tuple[SavedModel, Provenance]:
         onnx is not installed, or the file is something else.
     """
     onnx = onnx_package()
-    data, found = path.read_bytes(), None
+    data, found = read_bytes(path, _MAX_BYTES, "model", _HINT), None
     try:
         found = onnx.load_model_from_string(data)
     except Exception as error:
@@ -85,10 +87,11 @@ def read_skops(path: Path) -> tuple[SavedModel, Provenance]:
         skops is not installed, or the file is something else.
     """
     skops = skops_package()
-    _check_archive(path)
+    data = read_bytes(path, _MAX_BYTES, "model", _HINT)
+    _check_archive(path, data)
     pipeline, strange = None, False
     try:
-        pipeline = skops.load(path, trusted=[])
+        pipeline = skops.loads(data, trusted=[])
     except skops.exceptions.UntrustedTypesFoundException:
         strange = True
     except (KeyError, TypeError, ValueError, AttributeError, ImportError, zipfile.BadZipFile, OSError):
@@ -109,10 +112,10 @@ def read_skops(path: Path) -> tuple[SavedModel, Provenance]:
     return model, provenance
 
 
-def _check_archive(path: Path) -> None:
+def _check_archive(path: Path, data: bytes) -> None:
     """Refuse an archive that would need far more memory than any model does, before it is unpacked."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
             size = sum(member.file_size for member in archive.infolist())
     except zipfile.BadZipFile:
         raise BadInput(f"{path} is not a skops file, or is damaged", _HINT) from None

@@ -1,6 +1,5 @@
 """One model in each of its forms, for whoever writes them to files."""
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +8,9 @@ from masquerade.exports.onnx_file import to_onnx
 from masquerade.exports.provenance import Provenance
 from masquerade.exports.skops_file import to_skops
 from masquerade.prediction import LoadedModel, load_model
+from masquerade_core.bounded import MOST_OF_A_RUN, json_of, read_text
 from masquerade_core.errors import BadInput
+from masquerade_host.run_files import is_confirmed
 
 __all__ = ["FILES", "Form", "exported", "load_run"]
 
@@ -18,11 +19,15 @@ Form = Literal["onnx", "skops", "card"]
 FILES: dict[Form, str] = {"onnx": "model.onnx", "skops": "model.skops", "card": CARD}
 """The usual name of each form's file."""
 
-_MAX_BYTES = 256 << 20
 
-
-def load_run(path: Path | str) -> tuple[LoadedModel, Provenance]:
+def load_run(path: Path | str, *, unconfirmed: bool = False) -> tuple[LoadedModel, Provenance]:
     """Read a model, and what the ``result.json`` beside it says of the same run.
+
+    Parameters
+    ----------
+    path : path
+    unconfirmed : bool
+        Whether a model is read of which nobody has confirmed that every party was told the same.
 
     Returns
     -------
@@ -43,6 +48,12 @@ def load_run(path: Path | str) -> tuple[LoadedModel, Provenance]:
             "only a model can be exported; result.json and the files beside it have what the run released",
         )
     model = load_model(path)
+    if result is not None and result.get("run_id") == model.run_id and not (unconfirmed or is_confirmed(folder)):
+        raise BadInput(
+            f"the result in {folder} is not confirmed: Charlie's last frame did not come, so nobody has said that "
+            "every party was told the same",
+            "compare the folders of all participants with 'masquerade verify'; then export it with --unconfirmed",
+        )
     provenance = model.provenance
     if provenance.statement is None and result is not None and result.get("run_id") == model.run_id:
         provenance = Provenance.of(model, provenance.watermark, result)
@@ -52,8 +63,8 @@ def load_run(path: Path | str) -> tuple[LoadedModel, Provenance]:
 def _result(path: Path) -> dict[str, Any] | None:
     """Return the content of a ``result.json``; None where there is none that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size <= _MAX_BYTES else None
-    except (OSError, ValueError):
+        found = json_of(read_text(path, MOST_OF_A_RUN, "result", ""), path, "")
+    except BadInput:
         return None
     return found if isinstance(found, dict) and isinstance(found.get("statement"), list) else None
 

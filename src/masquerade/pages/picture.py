@@ -4,6 +4,7 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
+from masquerade_core.bounded import read_bytes
 from masquerade_core.errors import BadInput
 
 __all__ = ["Picture", "read_picture"]
@@ -39,10 +40,5 @@ def read_picture(path: Path) -> Picture:
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
         raise BadInput(f"{path} is no picture for a page; SVG and PNG are allowed", "draw it with 'audit --plot x.svg'")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}", "name a file that is there") from error
-    if len(content) > _MOST:
-        raise BadInput(f"{path} has more than {_MOST >> 20} MB", "give a smaller picture")
+    content = read_bytes(path, _MOST, "picture", "name a file that is there, and not too large")
     return Picture(path.name, f"data:{kind};base64,{base64.b64encode(content).decode()}")

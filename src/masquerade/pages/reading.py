@@ -1,12 +1,12 @@
 """Reads the folder of a finished run for a report, and checks it as ``masquerade verify`` does."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from masquerade_core import __version__
+from masquerade_core.bounded import MOST_OF_A_RUN, json_of, read_bytes
 from masquerade_core.errors import BadInput
 from masquerade_core.model import SavedModel, model_from_json
 from masquerade_core.study import Study
@@ -17,7 +17,6 @@ from masquerade_protocols import statement_of
 
 __all__ = ["Run", "read_json", "read_run"]
 
-_MOST_BYTES = 256 << 20
 _NEEDED = ("run_id", "study", "protocol", "parties", "epsilon", "delta", "stages", "statement", "seconds", "messages")
 _HINT = "give the folder that a finished run wrote, such as the one that 'masquerade party' names at its end"
 
@@ -119,10 +118,7 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
     BadInput
         It cannot be read, or holds something else.
     """
-    try:
-        found = json.loads(_text(path, hint))
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} holds no JSON", hint) from error
+    found = json_of(_text(path, hint), path, hint, "holds no JSON")
     if not isinstance(found, dict):
         raise BadInput(f"{path} holds no JSON object", hint)
     return found
@@ -133,9 +129,4 @@ def _found(path: Path) -> dict[str, Any]:
 
 
 def _text(path: Path, hint: str = _HINT) -> str:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise BadInput(f"{path} has more than {_MOST_BYTES >> 20} MB, which no run writes", hint)
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}", hint) from error
+    return read_bytes(path, MOST_OF_A_RUN, "file of a run", hint).decode("utf-8", "replace")

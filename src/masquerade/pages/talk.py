@@ -1,7 +1,7 @@
 """The conversation of a run as a timeline: who spoke in which stage, how often, and who was waited for.
 
 The transcript notes each frame in its order, and no times: the time that a machine takes tells of how many records it
-has. The result has the seconds of each stage. So within a stage the timeline shows the order alone.
+has. Charlie's result has the seconds of each stage. So within a stage the timeline shows the order alone.
 """
 
 from collections import Counter
@@ -26,14 +26,15 @@ class Stage:
     Parameters
     ----------
     name : str
-    seconds : float
+    seconds : float or None
+        None in a party's folder: its times tell of its records.
     messages, bytes : int
     left, width : float
         In percent of the picture.
     """
 
     name: str
-    seconds: float
+    seconds: float | None
     messages: int
     bytes: int
     left: float
@@ -129,15 +130,16 @@ def talk_of(result: Mapping[str, Any], transcript: Transcript | None, names: Seq
 
 
 def _stages(found: Sequence[Mapping[str, Any]]) -> Iterator[Stage]:
-    """Yield the stages; each is as wide as its share of the time, but wide enough to be seen."""
-    seconds = [float(stage["seconds"]) for stage in found]
-    whole = sum(seconds) or 1.0
-    widths = [max(s / whole, _LEAST) for s in seconds]
+    """Yield the stages; each is as wide as its share of the time, or of the messages, but wide enough to be seen."""
+    timed = all("seconds" in stage for stage in found)
+    parts = [float(stage["seconds" if timed else "messages"]) for stage in found]
+    whole = sum(parts) or 1.0
+    widths = [max(part / whole, _LEAST) for part in parts]
     scale, left = 100 / (sum(widths) or 1.0), 0.0
     for stage, width in zip(found, widths, strict=True):
         yield Stage(
             str(stage["name"]),
-            float(stage["seconds"]),
+            float(stage["seconds"]) if timed else None,
             int(stage["messages"]),
             int(stage["bytes"]),
             left,

@@ -12,6 +12,11 @@ coefficient for coordinate 512 a + b is u_a v_b, with u and v uniform. A constan
 adversary without the key, another sum fits the check value with a chance of at most 2/p: what it would have to guess is
 a zero of a polynomial of degree 2 in uniform numbers (Schwartz and Zippel).
 
+*Time.* A party makes its contribution between a sum that Charlie told and the moment at which he has the answer. So the
+steps that a vector goes through, and the lengths of all numbers on the way, follow from the layout alone
+(``tests/unit/test_same_time.py`` measures it). This holds for arrays of 64-bit integers, in words of 64 bits or less.
+Longer words are Python's integers, whose arithmetic takes the longer the larger they are.
+
 The stream of a 32-byte key is the ChaCha20 key stream of RFC 8439 from block 1, with a nonce of zeros. Each key serves
 for one stream.
 """
@@ -31,11 +36,16 @@ from numpy.typing import NDArray
 from masquerade_core.crypto.boxes import Secret
 from masquerade_core.errors import LocalProtocolError, SumRefused
 
-__all__ = ["CheckKey", "Words", "mask_stream", "tagged_hash"]
+__all__ = ["CheckKey", "Vector", "Words", "as_array", "mask_stream", "tagged_hash"]
+
+Vector = Sequence[int] | NDArray[Any]
+"""Signed integers to add up. In words of 64 bits or less, a role passes an array of int64."""
 
 _NONCE = bytes(12)
 _ROW = 512  # coordinates that share one u_a
-_LIMB_ROOM = 38  # bits of a coordinate: times a limb of 16 bits, 512 such products add up within 63 bits
+_LIMBS = 16  # of 16 bits, for <x, v> over 512 coordinates: 64 bits and 192 bits, and 9 for the sum, are 265
+_LIFT = 3 << 59  # more than an absolute inner sum of limbs: all of them become positive numbers of 61 bits
+_LIFTED = sum(_LIFT << 16 * place for place in range(_LIMBS))
 _MARK_BITS = 64
 _MACHINE_BITS = 64  # words of this length or less are numpy's
 _PIECE = 65_536  # bytes of a stream that are made at once: longer pieces wait for the memory's pages
@@ -140,13 +150,15 @@ class Words:
         """Return how many coordinates a message with ``room`` bytes for them can carry."""
         return (room - self.check_bytes) // self.size - self.marks
 
-    def _machine(self) -> bool:
+    @property
+    def machine(self) -> bool:
+        """Whether words are numpy's, of 64 bits or less."""
         return self.bits <= _MACHINE_BITS
 
     def _dtype(self) -> Any:
         return np.dtype(f"<u{self.size}")
 
-    def encode(self, vector: Sequence[int]) -> NDArray[Any]:
+    def encode(self, vector: Vector) -> NDArray[Any]:
         """Return marks and coordinates as words; a coordinate that is too long for a word is reduced modulo the word.
 
         So a contribution never fails because of its own numbers, which would show something of them. Whoever opens the
@@ -161,19 +173,20 @@ class Words:
             raise LocalProtocolError(
                 f"a vector to mask has {len(vector)} coordinates; allowed are {self.length}, the layout's"
             )
-        marked = [1] * self.marks
-        modulus = 1 << self.bits
-        if not self._machine():
-            return np.array(marked + [v % modulus for v in vector], dtype=object)
-        try:
-            signed = np.array([*marked, *vector], dtype=np.int64)
-        except OverflowError:
-            return np.array(marked + [v % modulus for v in vector], dtype=np.uint64).astype(self._dtype())
-        return signed.view(np.uint64).astype(self._dtype())
+        modulus, signed = 1 << self.bits, _in_64_bits(vector) if self.machine else None
+        if signed is None:
+            dtype = np.uint64 if self.machine else object
+            own = np.array([int(v) % modulus for v in vector], dtype=dtype)
+        else:
+            own = signed.view(np.uint64)
+        words = np.empty(self.words, dtype=self._dtype() if self.machine else object)
+        words[: self.marks] = 1
+        words[self.marks :] = own  # modulo the word
+        return words
 
     def read(self, raw: bytes) -> NDArray[Any]:
         """Return words from ``total_bytes`` bytes, whose number the caller has checked."""
-        if self._machine():
+        if self.machine:
             return np.frombuffer(raw, dtype=self._dtype())
         return np.array(
             [int.from_bytes(raw[i : i + self.size], "little") for i in range(0, self.total_bytes, self.size)],
@@ -182,7 +195,7 @@ class Words:
 
     def write(self, words: NDArray[Any]) -> bytes:
         """Return words as bytes."""
-        if self._machine():
+        if self.machine:
             return words.tobytes()
         return b"".join(int(word).to_bytes(self.size, "little") for word in words)
 
@@ -192,7 +205,7 @@ class Words:
         total = first.copy()
         for words in others:
             total += words
-        return total if self._machine() else total % (1 << self.bits)
+        return total if self.machine else total % (1 << self.bits)
 
     def add_checks(self, checks: Iterable[bytes]) -> bytes:
         """Add check values modulo p."""
@@ -221,7 +234,7 @@ class Words:
             else:
                 total -= mask
                 check -= of_check
-        if not self._machine():
+        if not self.machine:
             total %= 1 << self.bits
         return self.write(total), (check % self.prime).to_bytes(self.check_bytes, "little")
 
@@ -239,7 +252,7 @@ class Words:
                 "round or another view of the run",
                 "start a new run; no participant can be blamed from the sum alone",
             )
-        if self._machine():
+        if self.machine:
             signed = words[self.marks :].view(f"<i{self.size}")
             values = signed.tolist()
             largest, least = (int(signed.max()), int(signed.min())) if values else (0, 0)
@@ -253,6 +266,20 @@ class Words:
                 "start a new run; the sum alone does not show who changed it",
             )
         return tuple(values)
+
+
+def as_array(vector: Sequence[int]) -> NDArray[Any]:
+    """Return a vector as an array of int64, or of Python's integers where one number does not fit."""
+    signed = _in_64_bits(vector)
+    return np.array(vector, dtype=object) if signed is None else signed
+
+
+def _in_64_bits(vector: Vector) -> NDArray[np.int64] | None:
+    """Return a vector as an array of int64; None where a list has a number that does not fit."""
+    try:
+        return np.asarray(vector, dtype=np.int64)
+    except OverflowError:
+        return None
 
 
 def _integers(raw: bytes, width: int) -> list[int]:
@@ -280,30 +307,40 @@ class CheckKey(Secret):
         self._layout, self._raw = layout, raw[width * (1 + rows) :]
         self._v: list[int] | None = None  # made of the bytes where they are needed as Python's integers
 
-    def of(self, vector: Sequence[int]) -> int:
+    def of(self, vector: Vector) -> int:
         """Return <r, x> mod p, where r_(512 a + b) = u_a v_b."""
-        inner = self._in_limbs(vector) if len(self._u) > 1 else None
-        if inner is None:
-            if self._v is None:
-                self._v = _integers(self._raw, self._layout.check_bytes + 8)
-            rows = (vector[_ROW * a : _ROW * (a + 1)] for a in range(len(self._u)))
-            inner = [sum(starmap(mul, zip(self._v, row, strict=False))) for row in rows]
-        total: int = sum(map(mul, self._u, inner))
+        signed = _in_64_bits(vector) if self._layout.machine else None
+        if signed is not None:
+            total: int = sum(map(mul, self._u, self._in_limbs(signed))) - _LIFTED * sum(self._u)
+        else:
+            total = sum(map(mul, self._u, self._in_integers(vector)))
         return total % self._layout.prime
 
-    def _in_limbs(self, vector: Sequence[int]) -> list[int] | None:
-        """Return the inner sums of a long vector, each v_b in limbs of 16 bits; None where 64 bits do not hold them."""
-        try:
-            x = np.array(vector, dtype=np.int64)
-        except OverflowError:
-            return None
-        if max(int(x.max()), -int(x.min())) >> _LIMB_ROOM:
-            return None
-        x.resize(len(self._u) * _ROW)  # with zeros
-        limbs = np.frombuffer(self._raw, dtype="<u2").reshape(_ROW, -1).astype(np.int64)
-        places = range(0, 16 * limbs.shape[1], 16)
-        sums = (x.reshape(-1, _ROW) @ limbs).tolist()
-        return [sum(value << place for value, place in zip(row, places, strict=True)) for row in sums]
+    def _in_integers(self, vector: Vector) -> list[int]:
+        """Return the inner sum <x, v> of each row of Python's integers."""
+        if self._v is None:
+            self._v = _integers(self._raw, self._layout.check_bytes + 8)
+        numbers = [int(value) for value in vector]
+        rows = (numbers[_ROW * a : _ROW * (a + 1)] for a in range(len(self._u)))
+        return [sum(starmap(mul, zip(self._v, row, strict=False))) for row in rows]
+
+    def _in_limbs(self, x: NDArray[np.int64]) -> list[int]:
+        """Return the inner sum <x, v> of each row, plus :data:`_LIFTED`, so that all of them have one length.
+
+        x is cut in halves of 32 bits, and v in limbs of 16. Products of both, and 512 of them, fit into 64 bits.
+        """
+        columns = min(len(x), _ROW)
+        rows = np.zeros((len(self._u), columns), dtype=np.int64)
+        rows.ravel()[: len(x)] = x
+        limbs = np.frombuffer(self._raw, dtype="<u2").reshape(columns, -1).astype(np.int64)
+        width = limbs.shape[1]
+        sums = np.full((len(rows), _LIMBS), _LIFT, dtype=np.int64)
+        sums[:, :width] += (rows & 0xFFFFFFFF) @ limbs
+        sums[:, 2 : width + 2] += (rows >> 32) @ limbs
+        # Every fourth of the limbs stand side by side, without an overlap, as one integer.
+        lanes = np.ascontiguousarray(sums.reshape(-1, 4, 4).transpose(0, 2, 1)).astype("<i8").tobytes()
+        whole = _integers(lanes, 32)
+        return [sum(whole[i + j] << 16 * j for j in range(4)) for i in range(0, len(whole), 4)]
 
     def fits(self, total: Sequence[int], check: bytes) -> bool:
         """Say whether a sum of vectors, to whose check values the constant was added once, has this check value."""

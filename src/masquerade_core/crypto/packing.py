@@ -23,6 +23,7 @@ from masquerade_core.errors import LocalProtocolError, SumRefused
 __all__ = ["ZERO_BITS", "Packing"]
 
 ZERO_BITS = 64
+_MACHINE_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Packing:
     def width(self) -> int:
         """Bits of a slot: enough for |v| <= bound, and one for the sign."""
         return self.bound.bit_length() + 1
+
+    @property
+    def machine(self) -> bool:
+        """Whether every coordinate of an opened sum fits into 64 bits."""
+        return self.width <= _MACHINE_BITS
 
     @property
     def offset(self) -> int:

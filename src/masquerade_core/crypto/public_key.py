@@ -73,6 +73,27 @@ class PublicKey:
             raise ProtocolViolation(msg, peer=peer)
         return cls(n)
 
+    @classmethod
+    def proved(cls, raw: bytes, roots: bytes, bits: int, peer: str) -> "PublicKey":
+        """Take a key from the peer that holds its secret half, after all checks: whoever relies on a key calls this.
+
+        With an N that shares a factor with the number of its units, the key holder can send ciphertexts that no honest
+        one makes, and read of what they become what neither obfuscators nor blinds change.
+
+        Raises
+        ------
+        ProtocolViolation
+            ``peer``'s fault.
+        """
+        key = cls.received(raw, bits, peer)
+        if not key.has_form(roots):
+            msg = (
+                f"{peer} sent a Paillier key that is not proved to give every ciphertext one plaintext alone; allowed "
+                "are the N-th roots that prove it"
+            )
+            raise ProtocolViolation(msg, peer=peer)
+        return key
+
     def challenges(self) -> tuple[Any, ...]:
         """Return numbers modulo N that follow from N alone, for the proof of the key's form."""
         length = len(self.to_bytes()) + 16

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from masquerade_core.bounded import opened, read_text
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder, check_unit_ball
 from masquerade_core.errors import BadInput
@@ -16,7 +17,8 @@ from masquerade_core.words import counted
 
 __all__ = ["Auxiliary", "check_auxiliary", "load_study", "read_study_text"]
 
-_MAX_BYTES = 4 << 20
+_MOST_BYTES = 4 << 20
+_MOST_RECORDS = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +84,7 @@ def check_auxiliary(study: Study, auxiliary: Auxiliary | None) -> None:
             "load the study with masquerade.load_study, which reads the file beside it, and pass on both that it "
             "returns",
         )
-    if auxiliary.digest.hex() != wanted.sha256:
-        raise BadInput(
-            f"the auxiliary records' sha256 is {auxiliary.digest.hex()}, but the study's is {wanted.sha256}",
-            "all participants need the same file; ask the coordinator for it",
-        )
+    _check_digest(auxiliary.digest, wanted)
     if auxiliary.X.shape != (wanted.records, study.d):
         raise BadInput(
             f"there are {len(auxiliary.X)} auxiliary records of {auxiliary.X.shape[1]} coordinates; the study names "
@@ -95,7 +93,15 @@ def check_auxiliary(study: Study, auxiliary: Auxiliary | None) -> None:
         )
 
 
-def load_study(path: Path | str, *, in_memory: bool = False) -> tuple[Study, Auxiliary | None]:
+def _check_digest(digest: bytes, wanted: AuxiliaryFile) -> None:
+    if digest.hex() != wanted.sha256:
+        raise BadInput(
+            f"the auxiliary records' sha256 is {digest.hex()}, but the study's is {wanted.sha256}",
+            "all participants need the same file; ask the coordinator for it",
+        )
+
+
+def load_study(path: Path | str, *, in_memory: bool = False, links: bool = True) -> tuple[Study, Auxiliary | None]:
     """Read a study's file, and the auxiliary records beside it where the study names any.
 
     Parameters
@@ -104,6 +110,8 @@ def load_study(path: Path | str, *, in_memory: bool = False) -> tuple[Study, Aux
         A TOML file of at most 4 MB.
     in_memory : bool
         Allow key lengths, and a roster of one party, that only the in-memory table may use.
+    links : bool
+        Whether the files may be symbolic links.
 
     Returns
     -------
@@ -116,26 +124,23 @@ def load_study(path: Path | str, *, in_memory: bool = False) -> tuple[Study, Aux
     BadInput
         A file is missing, unreadable or not what it should be.
     """
-    study = Study.parse(read_study_text(path), str(path), in_memory=in_memory)
+    study = Study.parse(read_study_text(path, links=links), str(path), in_memory=in_memory)
     named = study.protocol.get("auxiliary")
     if named is None:
         return study, None
     check_section(AuxiliaryFile, named, "protocol.auxiliary")
-    file = Path(path).parent / AuxiliaryFile.model_validate(named).file
-    try:
-        digest = hashlib.sha256(file.read_bytes()).digest()
-    except FileNotFoundError:
-        raise BadInput(
-            f"there is no file {file}, which the study's [protocol.auxiliary] names", "put it beside the study"
-        ) from None
-    except OSError as error:
-        raise BadInput(f"{file} cannot be read: {error.strerror}", "check the path and who may read it") from error
+    wanted = AuxiliaryFile.model_validate(named)
+    file = Path(path).parent / wanted.file
+    hint = "put the file that the study's [protocol.auxiliary] names beside the study"
+    with opened(file, _MOST_RECORDS, "file of auxiliary records", hint, links=links) as content:
+        digest = hashlib.file_digest(content, "sha256").digest()
+    _check_digest(digest, wanted)  # before anything of it is parsed
     auxiliary = Auxiliary(load_records(file, Encoder.from_study(study)), digest)
     check_auxiliary(study, auxiliary)
     return study, auxiliary
 
 
-def read_study_text(path: Path | str) -> str:
+def read_study_text(path: Path | str, *, links: bool = True) -> str:
     """Return the text of a study's file, for :meth:`~masquerade_core.study.Study.parse`.
 
     It serves those who only explain a study, or who make its auxiliary records. Who runs a study calls
@@ -144,19 +149,7 @@ def read_study_text(path: Path | str) -> str:
     Raises
     ------
     BadInput
-        The file is missing, unreadable or too large to be a study.
+        The file is missing, no regular file, unreadable or too large to be a study.
     """
-    path = Path(path)
-    try:
-        raw = path.read_bytes()
-        if len(raw) > _MAX_BYTES:
-            raise BadInput(
-                f"{path} has {len(raw):,} bytes, but a study has at most {_MAX_BYTES:,}", "name the study's TOML file"
-            )
-        return raw.decode()
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no study at {path}", "make one with 'masquerade study new'") from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-        hint = "check the path, and who may read it; a study is a text file in TOML"
-        raise BadInput(f"the study {path} cannot be read: {reason}", hint) from error
+    hint = "name a study's file in TOML; 'masquerade study new' makes one"
+    return read_text(path, _MOST_BYTES, "study", hint, links=links)

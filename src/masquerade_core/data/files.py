@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from masquerade_core.bounded import regular
 from masquerade_core.data.faults import FaultyFile, Sign
 from masquerade_core.errors import BadInput
 from masquerade_core.words import listed
@@ -31,7 +32,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         There is none, or it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=regular) as file:
             yield file
     except FileNotFoundError as error:
         raise BadInput(f"there is no file {path}", "correct the path") from error

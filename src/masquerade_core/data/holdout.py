@@ -5,6 +5,9 @@ records, floor(n share) are held back, spread evenly over the file. A replaced r
 it is either learned from or measured with, in both of two neighbouring data sets. The proof of an evaluation that adds
 no epsilon rests on this (``docs/privacy/evaluation.md``).
 
+Records that change places change sides, so a file must not be sorted by what the records say. Where `data clean` leaves
+records out, it fills their places with the last ones (:mod:`masquerade.cleaning`).
+
 A study has no column that says which records belong to one person. So a person with several records may stand on both
 sides. Privacy is then counted for each record by itself, as everywhere. But the measured quality may come out too good.
 """

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.learning.intervals import Estimate, fraction_of, share_of, z_value
+from masquerade_core.learning.intervals import Estimate, Noisy, fraction_of, share_of, z_value
 
 __all__ = ["ClassEvaluation", "OneClass", "evaluate_classes"]
 
@@ -109,7 +109,7 @@ def evaluate_classes(counts: _Array, variance: float, records: int, names: tuple
     """
     z, C = z_value(), len(names)
     # All counts together are known to be ``records``, so what is too much or too little is spread over them.
-    counts = counts + (records - counts.sum()) / counts.size
+    opened, counts = counts, counts + (records - counts.sum()) / counts.size
     right, rows, columns = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     rest = (C - 1) * variance  # of C - 1 counts; and, after the spreading, of a row, a column and the diagonal
     most, often = int(rows.argmax()), int(columns.argmax())
@@ -119,6 +119,12 @@ def evaluate_classes(counts: _Array, variance: float, records: int, names: tuple
     spread = max(0.0, (won + lost) / records - gain**2) / records + 2 * rest / records**2
     reach = z * spread**0.5
     answered = share_of(float(columns[often]), rest, records, z)
+
+    def fraction(c: int, lines: _Array, seen: _Array) -> Estimate:
+        """Return which fraction of a row or a column is on the diagonal."""
+        others = Noisy(records - float(np.delete(seen, c).sum()), C * rest)
+        return fraction_of(Noisy(float(right[c]), variance), Noisy(float(lines[c] - right[c]), rest), others, z)
+
     return ClassEvaluation(
         records=records,
         noise_sd=variance**0.5,
@@ -130,8 +136,8 @@ def evaluate_classes(counts: _Array, variance: float, records: int, names: tuple
             OneClass(
                 name,
                 share_of(float(rows[c]), rest, records, z),
-                fraction_of(float(right[c]), float(rows[c] - right[c]), variance, rest, z),
-                fraction_of(float(right[c]), float(columns[c] - right[c]), variance, rest, z),
+                fraction(c, rows, opened.sum(axis=1)),
+                fraction(c, columns, opened.sum(axis=0)),
             )
             for c, name in enumerate(names)
         ),

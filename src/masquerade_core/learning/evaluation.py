@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.learning.intervals import (
     Estimate,
+    Noisy,
     fraction_of,
     share_of,
     z_value,
@@ -228,22 +229,29 @@ def _positives(counts: Counts) -> float:
 
 def _confusion(counts: Counts, at: int, z: float) -> Confusion:
     """Return the confusion matrix at the edge ``at``."""
-    cut, bins, tau2 = at + 1, len(counts.positive), counts.variance
-    (fn, tp), (tn, fp) = ((float(c[:cut].sum()), float(c[cut:].sum())) for c in (counts.positive, counts.negative))
-    below, above, N = cut * tau2, (bins - cut) * tau2, counts.records
+    cut, bins, tau2, N = at + 1, len(counts.positive), counts.variance, counts.records
+    below, above = cut * tau2, (bins - cut) * tau2
+    fn, tp = (Noisy(float(c.sum()), v) for c, v in zip(np.split(counts.positive, [cut]), (below, above), strict=True))
+    tn, fp = (Noisy(float(c.sum()), v) for c, v in zip(np.split(counts.negative, [cut]), (below, above), strict=True))
     both = bins * tau2 / 2  # of the mean of two estimates: what is counted, and all records less what is not
-    jaccard = fraction_of(tp, fp + fn, above, above + below, z)
+
+    def but(*others: Noisy) -> Noisy:
+        """Count records by those that do not belong to them."""
+        return Noisy(N - sum(c.value for c in others), sum(c.variance for c in others))
+
+    wrong = Noisy(fp.value + fn.value, below + above)
+    jaccard = fraction_of(tp, wrong, but(tn), z)
     return Confusion(
         score=counts.bins.edges[at],
-        true_positives=tp,
-        false_positives=fp,
-        false_negatives=fn,
-        true_negatives=tn,
-        answered=share_of((tp + fp + N - fn - tn) / 2, both, N, z),
-        error=share_of((fp + fn + N - tp - tn) / 2, both, N, z),
-        sensitivity=fraction_of(tp, fn, above, below, z),
-        specificity=fraction_of(tn, fp, below, above, z),
-        precision=fraction_of(tp, fp, above, above, z),
+        true_positives=tp.value,
+        false_positives=fp.value,
+        false_negatives=fn.value,
+        true_negatives=tn.value,
+        answered=share_of((tp.value + fp.value + N - fn.value - tn.value) / 2, both, N, z),
+        error=share_of((wrong.value + N - tp.value - tn.value) / 2, both, N, z),
+        sensitivity=fraction_of(tp, fn, but(tn, fp), z),
+        specificity=fraction_of(tn, fp, but(tp, fn), z),
+        precision=fraction_of(tp, fp, but(tn, fn), z),
         f1=Estimate(None if jaccard.value is None else _f1(jaccard.value), _f1(jaccard.low), _f1(jaccard.high)),
     )
 
@@ -268,11 +276,14 @@ def _choose(curve: Sequence[Confusion], rule: str | float) -> int:
 
 def _calibration(counts: Counts, predicted: _Array, z: float) -> tuple[Group, ...]:
     edges: list[float | None] = [None, *counts.bins.edges, None]
+    tau2, both = counts.variance, counts.positive + counts.negative
+    # The bins are placed so that each holds about as many records; no other count of a single bin is as good.
+    expected = Noisy(counts.records / len(both), 2 * tau2)
     return tuple(
         Group(
-            low, high, float(said), fraction_of(float(p), float(n), counts.variance, counts.variance, z), float(p + n)
+            low, high, float(said), fraction_of(Noisy(float(p), tau2), Noisy(float(n), tau2), expected, z), float(all_)
         )
-        for low, high, said, p, n in zip(
-            edges[:-1], edges[1:], predicted, counts.positive, counts.negative, strict=True
+        for low, high, said, p, n, all_ in zip(
+            edges[:-1], edges[1:], predicted, counts.positive, counts.negative, both, strict=True
         )
     )

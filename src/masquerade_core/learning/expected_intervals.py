@@ -7,6 +7,7 @@ import numpy as np
 from masquerade_core.learning.evaluation import evaluate
 from masquerade_core.learning.label_counts import Counts
 from masquerade_core.learning.score_bins import Bins
+from masquerade_core.privacy.noise.evaluation_counts import COUNT_UNITS, LOCATE_UNITS
 from masquerade_core.special import ndtr, ndtri
 
 __all__ = ["expected_reach", "records_needed"]
@@ -19,6 +20,8 @@ _MOST = 1 << 30
 
 def expected_reach(records: int, noise_sd: float) -> float:
     """Return how far the wider of the intervals of error and AUC reaches to each side, in an ordinary case.
+
+    Where the AUC would have no interval, it is .5.
 
     The case has 30 % positive records, and scores that are normal for each label, 1.5 standard deviations apart. A
     bin holds the counts that are expected there, so no luck is in the answer.
@@ -36,7 +39,8 @@ def expected_reach(records: int, noise_sd: float) -> float:
         share * np.diff(ndtr(borders - mean)) for share, mean in ((_POSITIVE, _APART), (1 - _POSITIVE, 0.0))
     )
     middles = (*((low + high) / 2 for low, high in pairwise([2 * edges[0], *edges, 2 * edges[-1]])),)
-    bins = Bins(3, tuple(range(128 - _BINS // 2 + 1, 128 + _BINS // 2)), middles, (0.0,) * _BINS)
+    cuts, of_cells = tuple(range(128 - _BINS // 2 + 1, 128 + _BINS // 2)), noise_sd * COUNT_UNITS / LOCATE_UNITS
+    bins = Bins(3, cuts, middles, (0.0,) * _BINS, of_cells)
     counts = Counts(records * positive, records * negative, noise_sd**2, records, bins, None)
     found = evaluate(counts)
     return max((e.high - e.low) / 2 for e in (found.auc, found.chosen.error))

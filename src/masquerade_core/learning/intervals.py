@@ -7,19 +7,35 @@ m tau^2. And of D records, those with a property of chance p vary by D p (1 - p)
 Intervals solve for the chance, as Wilson's does: the chances p at which the observed count is at most z standard
 deviations from what p predicts. So they keep their coverage near 0 and 1, where "estimate plus or minus z standard
 errors" loses it.
+
+**Where no interval is given.** A fraction of few records is lost in the noise. Whether it is must not be asked of the
+counts that the fraction is made of. Only runs whose noise made the denominator large would pass, and their intervals
+would hold the truth too rarely. So :func:`stands_out` asks a second count of the same records, with noise of its own:
+all records held back, whose number is public, less those that do not belong to them.
 """
 
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["COVERAGE", "UNKNOWN", "Estimate", "around", "fraction_of", "on_logit_scale", "share_of", "z_value"]
+__all__ = [
+    "COVERAGE",
+    "UNKNOWN",
+    "Estimate",
+    "Noisy",
+    "around",
+    "fraction_of",
+    "share_of",
+    "solved",
+    "stands_out",
+    "z_value",
+]
 
 COVERAGE = 0.95
 
 _DIGITS = 6
-_AT_MOST = 2.0
+_STANDS_OUT = 4.0  # standard deviations of noise
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,18 @@ class Estimate:
 
 UNKNOWN = Estimate(None, 0.0, 1.0)
 """A fraction of which nothing can be told."""
+
+
+class Noisy(NamedTuple):
+    """An opened number, and the variance of the noise on it."""
+
+    value: float
+    variance: float
+
+
+def stands_out(count: Noisy) -> bool:
+    """Return whether there are enough records for an interval: a count of four standard deviations of its noise."""
+    return count.value >= _STANDS_OUT * math.sqrt(count.variance)
 
 
 def z_value(together: int = 1) -> float:
@@ -78,47 +106,55 @@ def share_of(count: float, noise: float, records: int, z: float) -> Estimate:
     return Estimate(p, _inside(low), _inside(high))
 
 
-def fraction_of(part: float, rest: float, part_noise: float, rest_noise: float, z: float) -> Estimate:
+def fraction_of(part: Noisy, rest: Noisy, all_of_them: Noisy, z: float) -> Estimate:
     """Estimate part/(part + rest), where both are noisy counts of disjoint sets of records.
 
     Parameters
     ----------
-    part, rest : float
-    part_noise, rest_noise : float
-        The variances of their noise, which is independent.
+    part, rest : Noisy
+        Their noise is independent.
+    all_of_them : Noisy
+        A second count of the records of both, whose noise is independent of theirs. If it does not stand out, there is
+        no interval.
     z : float
         From :func:`z_value`.
 
     Notes
     -----
-    With D = part + rest the interval holds every p with (part - p D)^2 <= z^2 (D p (1 - p) + (1 - p)^2 part_noise +
-    p^2 rest_noise). This is Fieller's way to treat a noisy denominator. If D itself is lost in the noise, every p
-    passes.
+    With D = part + rest the interval holds every p with (part - p D)^2 <= z^2 (D p (1 - p) + (1 - p)^2 v + p^2 w),
+    where v and w are the variances of the noise. This is Fieller's way to treat a noisy denominator.
     """
-    D, z2 = part + rest, z * z
-    if D <= 0:
+    D, v, w = part.value + rest.value, part.variance, rest.variance
+    if D <= 0 or not stands_out(all_of_them):
         return UNKNOWN
-    a = D * D + z2 * (D - part_noise - rest_noise)
-    b = -2 * part * D - z2 * (D - 2 * part_noise)
-    c = part * part - z2 * part_noise
-    if z2 * (part_noise + rest_noise) >= D * D or a <= 0:
-        return UNKNOWN
-    root = math.sqrt(max(0.0, b * b - 4 * a * c))
-    return Estimate(_inside(part / D), _inside((-b - root) / (2 * a)), _inside((-b + root) / (2 * a)))
+    return solved(part.value, D, (v, D - 2 * v, v + w - D), z)
 
 
-def on_logit_scale(value: float, variance: float, z: float) -> Estimate:
-    """Return value +- z standard deviations, drawn on the scale of log(x/(1 - x)), where an AUC is closer to normal.
+def solved(numerator: float, denominator: float, variance: tuple[float, float, float], z: float) -> Estimate:
+    """Return the fractions x at which numerator - x denominator is at most z standard deviations from 0.
 
-    Very near 0 or 1 that scale exaggerates. So no end is farther from the value than twice what it would be without the
-    scale.
+    Parameters
+    ----------
+    numerator, denominator : float
+        Their quotient is the estimate.
+    variance : tuple of float
+        (v_0, v_1, v_2): at x the difference has the variance v_0 + v_1 x + v_2 x^2.
+    z : float
+        From :func:`z_value`.
+
+    Notes
+    -----
+    Fieller 1954: a quadratic inequality. Where the denominator itself is lost in the noise, its solutions have no end,
+    and there is no interval.
     """
-    wide = around(value, (_AT_MOST * z) ** 2 * variance, 1.0)
-    if not 0 < value < 1:
-        return wide
-    middle, reach = math.log(value / (1 - value)), z * math.sqrt(variance) / (value * (1 - value))
-    low, high = (0.5 * (1 + math.tanh((middle + sign * reach) / 2)) for sign in (-1, 1))
-    return Estimate(value, max(low, wide.low), min(high, wide.high))
+    a = denominator**2 - z * z * variance[2]
+    b = -2 * numerator * denominator - z * z * variance[1]
+    c = numerator**2 - z * z * variance[0]
+    inside = b * b - 4 * a * c
+    if a <= 0 or inside < 0:
+        return UNKNOWN
+    low, high = ((-b + sign * math.sqrt(inside)) / (2 * a) for sign in (-1, 1))
+    return Estimate(_inside(numerator / denominator), _inside(low), _inside(high))
 
 
 def around(value: float, variance: float, z: float) -> Estimate:

@@ -79,12 +79,22 @@ class Bins:
         For each bin the mean score of its records, by the noisy histogram.
     spreads : tuple of float
         For each bin the mean distance of two of its records' scores, in the same way.
+    noise_sd : float
+        The standard deviation of the noise on a count of that histogram.
     """
 
     exponent: int
     cuts: tuple[int, ...]
     middles: tuple[float, ...]
     spreads: tuple[float, ...]
+    noise_sd: float
+
+    def resolve(self, records: int) -> bool:
+        """Return whether the noisy histogram shows where so many records lie: without noise, it would be halved.
+
+        It follows from public numbers alone, so it tells nothing of the noise.
+        """
+        return records > _SPLIT * self.noise_sd * math.sqrt(CELLS)
 
     def nearest(self, threshold: float) -> int:
         """Return which edge is next to a threshold."""
@@ -97,7 +107,10 @@ class Bins:
 
     def of(self, scores: _Array) -> NDArray[np.int64]:
         """Return each score's bin."""
-        return np.searchsorted(np.array(self.cuts), cells_of(scores, self.exponent), side="right")
+        # A search for each score would take its own time, so the bins of all cells are looked for beforehand.
+        bin_of = np.searchsorted(np.array(self.cuts), np.arange(CELLS), side="right")
+        bins: NDArray[np.int64] = bin_of[cells_of(scores, self.exponent)]
+        return bins
 
 
 def _edge(cut: int, exponent: int) -> float:
@@ -134,7 +147,7 @@ def locate_bins(
     inside = [_within(seen[low:high]) for low, high in zip((0, *cuts), (*cuts, CELLS), strict=True)]
     width, starts = 2.0**exponent / _HALF, np.array((0, *cuts)) - _HALF
     middles = tuple(float(start + mean) * width for start, (mean, _) in zip(starts, inside, strict=True))
-    return Bins(exponent, cuts, middles, tuple(spread * width for _, spread in inside))
+    return Bins(exponent, cuts, middles, tuple(spread * width for _, spread in inside), sd)
 
 
 def _smoothed(noisy: _Array, sd: float) -> _Array:

@@ -215,7 +215,9 @@ def _verdict(s: float) -> Verdict:
 
 
 def rounded_up(value: float) -> float:
-    """Return a number with two significant digits that is not smaller."""
+    """Return a number with two significant digits that is not smaller; 0 stays 0."""
+    if value <= 0:  # as an epsilon where delta alone is enough
+        return 0.0
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
 

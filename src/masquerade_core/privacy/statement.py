@@ -8,6 +8,9 @@ about.
 A row has an ``epsilon`` only where a guarantee is proved. Otherwise its ``provable`` is "none". A guarantee whose delta
 is 1 or more allows everything, so its row says "none" too.
 
+Each row names its *adversary*, who "follows the protocol" and is curious, or "breaks it". ``docs/privacy/statement.md``
+names a test for each kind of row that says the second.
+
 Unless a row says otherwise, it assumes the following. Neighbouring data sets differ in one replaced record. The numbers
 of records n_j of all parties are fixed, since noise may be scaled to the smallest of them. Records lie in the unit ball
 because of public bounds alone.
@@ -20,11 +23,24 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from masquerade_core.privacy._checks import require
-from masquerade_core.privacy.statement_words import digits, gained, honest_noise, large_delta, without_numbers
+from masquerade_core.privacy.statement_words import (
+    ALL_FOLLOW,
+    NOT_PROMISED,
+    digits,
+    gained,
+    honest_noise,
+    large_delta,
+    not_promised,
+    shown,
+    without_numbers,
+)
 from masquerade_core.words import counted
 
 __all__ = [
+    "ALL_FOLLOW",
+    "BREAKS",
     "COMPUTATIONAL",
+    "FOLLOWS",
     "NONE",
     "NOT_PROMISED",
     "NO_BOUND",
@@ -45,7 +61,9 @@ __all__ = [
 ]
 
 NONE = "none"
-NOT_PROMISED = "not promised"
+
+FOLLOWS, BREAKS = "follows the protocol", "breaks it"
+"""The adversaries of rows: one sends what the protocol says; the other sends something else, or leaves a part out."""
 
 COMPUTATIONAL = "approximate, computational"
 """Approximate differential privacy against an adversary who cannot break the encryption."""
@@ -93,6 +111,8 @@ class Claim:
         Who must not collude, and what must be true of the data.
     text : str
         The row in plain words.
+    adversary : str
+        Against whom the guarantee holds: ``FOLLOWS`` or ``BREAKS``.
     """
 
     view: str
@@ -107,12 +127,14 @@ class Claim:
     source: str
     assumptions: tuple[str, ...]
     text: str
+    adversary: str
 
     def __post_init__(self) -> None:
         number = self.epsilon is not None
         require(number == (self.delta is not None), "a row of a statement has an epsilon and a delta, or neither")
         proved = math.isfinite(self.epsilon or 0.0) and 0 <= (self.delta or 0.0) < 1
         require(proved, "a row of a statement has a finite epsilon, and a delta from 0 to less than 1")
+        require(self.adversary in {FOLLOWS, BREAKS}, "a row of a statement names its adversary")
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value."""
@@ -156,6 +178,7 @@ class Rows:
         unit: str = "",
         neighbours: str = "",
         source: str = "",
+        adversary: str = FOLLOWS,
     ) -> Claim:
         """Return a row with a proof; a row without one where delta is 1 or more, or epsilon has no bound.
 
@@ -167,6 +190,8 @@ class Rows:
             Assumptions of this row alone, in addition to those of the statement.
         unit, neighbours, source : str
             Where they differ from the statement's.
+        adversary : str
+            ``FOLLOWS`` or ``BREAKS``.
         """
         if not (delta < 1 and math.isfinite(epsilon)):
             return self.none(
@@ -179,6 +204,7 @@ class Rows:
                 unit=unit,
                 neighbours=neighbours,
                 source=source or self.source,
+                adversary=adversary,
             )
         return Claim(
             view=view,
@@ -193,6 +219,7 @@ class Rows:
             source=source or self.source,
             assumptions=(*self.assumptions, *more),
             text=text,
+            adversary=adversary,
         )
 
     def none(
@@ -205,6 +232,7 @@ class Rows:
         unit: str = "",
         neighbours: str = "",
         source: str = "by inspection",
+        adversary: str = FOLLOWS,
     ) -> Claim:
         """Return a row for a view against which nothing is proved.
 
@@ -216,6 +244,8 @@ class Rows:
             All assumptions of this row; those of the statement belong to its proofs and are left out.
         unit, neighbours, source : str
             Where they differ from the statement's.
+        adversary : str
+            ``FOLLOWS`` or ``BREAKS``.
         """
         return Claim(
             view=view,
@@ -230,6 +260,7 @@ class Rows:
             source=source,
             assumptions=more,
             text=text,
+            adversary=adversary,
         )
 
 
@@ -278,6 +309,7 @@ class SharedNoiseRows(Rows):
         definition: str = COMPUTATIONAL,
         unit: str = "",
         neighbours: str = "",
+        adversary: str = FOLLOWS,
     ) -> Claim:
         """Return the row of a view that does not know ``unknown`` of the K shares of noise.
 
@@ -293,6 +325,8 @@ class SharedNoiseRows(Rows):
             Assumptions of this row alone, in addition to those of the statement.
         unit, neighbours : str
             Where they differ from the statement's.
+        adversary : str
+            ``FOLLOWS`` or ``BREAKS``.
         """
         noise, found = self.noise, self.noise.proved(unknown)
         if unknown >= noise.honest:
@@ -302,7 +336,8 @@ class SharedNoiseRows(Rows):
         else:
             claimed = not_promised(found)
             holds_at = f"colluders = {self.K - unknown} in the study" if unknown else NO_SETTING
-        common = {"claimed": claimed, "holds_at": holds_at, "unit": unit, "neighbours": neighbours}
+        common = {"claimed": claimed, "holds_at": holds_at, "adversary": adversary}
+        common |= {"unit": unit, "neighbours": neighbours}
         if found is None:
             text = without_numbers(text) + NO_BOUND
             return self.none(view, text, *self.assumptions, *more, source=self.source, **common)
@@ -311,13 +346,3 @@ class SharedNoiseRows(Rows):
         return self.proved(
             view, text, *more, provable=provable, epsilon=epsilon, delta=delta, definition=definition, **common
         )
-
-
-def shown(epsilon: float, delta: float) -> str:
-    """Return "epsilon = 1.5, delta = 0.0001"."""
-    return f"epsilon = {digits(epsilon)}, delta = {delta:g}"
-
-
-def not_promised(found: tuple[float, float] | None) -> str:
-    """Return what a study claims of a view that it does not count on: nothing, whatever ``found`` is proved."""
-    return f"{NOT_PROMISED}; nothing is proved" if found is None else f"{NOT_PROMISED}; proved anyway: {shown(*found)}"

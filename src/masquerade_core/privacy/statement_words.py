@@ -3,7 +3,26 @@
 import math
 from collections.abc import Callable
 
-__all__ = ["digits", "gained", "honest_noise", "large_delta", "odds", "without_numbers"]
+__all__ = [
+    "ALL_FOLLOW",
+    "NOT_PROMISED",
+    "digits",
+    "gained",
+    "honest_noise",
+    "large_delta",
+    "not_promised",
+    "odds",
+    "shown",
+    "without_numbers",
+]
+
+NOT_PROMISED = "not promised"
+
+ALL_FOLLOW = (
+    "everybody follows the protocol, except where a line says that somebody breaks it; honest parties draw their share "
+    "of the noise"
+)
+"""An assumption of all rows of a statement in which a row's adversary breaks the protocol."""
 
 _CERTAIN = 20.0  # an epsilon beyond which a percentage has more nines than anybody reads
 
@@ -19,7 +38,7 @@ def gained(epsilon: float, delta: float = 0.0, *, about: str = "one record") -> 
         Whose data the guess is about.
     """
     factor = f"e^epsilon = {digits(math.exp(epsilon))}" if epsilon <= _CERTAIN else "e^epsilon"
-    chance = f", but for a chance of delta = {delta:g}" if delta > 0 else ""
+    slack = f", up to a slack in probability of delta = {delta:g}" if delta > 0 else ""
     then = (
         f"A guess that was 50 % likely to be right is at most {odds(epsilon)} likely afterwards."
         if epsilon <= _CERTAIN
@@ -27,7 +46,7 @@ def gained(epsilon: float, delta: float = 0.0, *, about: str = "one record") -> 
     )
     return (
         f"The odds of any guess about {about} change by at most a factor {factor}, as epsilon = {digits(epsilon)}"
-        f"{chance}. {then}"
+        f"{slack}. {then}"
     )
 
 
@@ -98,3 +117,13 @@ def without_numbers(text: str) -> str:
     """Return a row's text without the sentences that name an epsilon or a delta, for a row that has none."""
     sentences = text.split(". ")
     return ". ".join(s for s in sentences if "epsilon = " not in s and "delta = " not in s).removesuffix(".") + "."
+
+
+def shown(epsilon: float, delta: float) -> str:
+    """Return "epsilon = 1.5, delta = 0.0001"."""
+    return f"epsilon = {digits(epsilon)}, delta = {delta:g}"
+
+
+def not_promised(found: tuple[float, float] | None) -> str:
+    """Return what a study claims of a view that it does not count on: nothing, whatever ``found`` is proved."""
+    return f"{NOT_PROMISED}; nothing is proved" if found is None else f"{NOT_PROMISED}; proved anyway: {shown(*found)}"

@@ -7,11 +7,11 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from masquerade_core.words import counted, listed
+from masquerade_core.words import UNSHOWN, counted, listed
 
 __all__ = ["Feature", "Label", "Section"]
 
-_Text = Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]{1,128}\z")]
+_Text = Annotated[str, Field(pattern=rf"\A[^{UNSHOWN}]{{1,128}}\z")]
 _Real = Annotated[float, Field(allow_inf_nan=False)]
 
 

@@ -59,15 +59,14 @@ def check_network(crypto: Crypto, K: int, min_parties: int) -> None:
 
 
 def lead_problems(lead: str | None, crypto: Crypto, names: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a study's lead, as sentences; ``names`` are the parties."""
+    """Yield what is wrong with a study's lead, as sentences; ``names`` are the parties.
+
+    Whether there must be one depends on the protocol, whose registry asks for it.
+    """
     if crypto.sum == "masks":
         if lead is not None:
             yield f'[study] lead is {lead!r}, but with [crypto] sum = "masks" no party leads; remove the line'
-    elif lead is None:
-        yield (
-            '[study] has no lead, which [crypto] sum = "paillier" needs; name one of the parties: ' + ", ".join(names)
-        )
-    elif lead not in names:
+    elif lead is not None and lead not in names:
         yield f"[study] lead is {lead!r}, but must be one of the parties: {', '.join(names)}"
 
 

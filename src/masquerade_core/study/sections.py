@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from masquerade_core.identity import CHARLIE, PublicKeysField
 from masquerade_core.study.columns import Section
+from masquerade_core.words import DELTA
 
 __all__ = [
     "CHARLIE",
@@ -82,7 +83,7 @@ class Privacy(Section):
         allow_inf_nan=False,
         description="the odds of a guess about a record change by at most e^epsilon; there is no default",
     )
-    delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description="the probability that epsilon does not hold")
+    delta: float = Field(ge=0, lt=1, allow_inf_nan=False, description=DELTA)
     calibration: Literal["paper", "proven"] = Field(
         description='"paper" for the noise of the paper, "proven" for as much as a proof needs for the privacy target'
     )

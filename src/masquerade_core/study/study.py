@@ -7,7 +7,6 @@ levels and the smallest number of records are public. So an error may show them.
 
 import hashlib
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from masquerade_core.bounded import toml_of
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study.columns import Feature, Label, Section
@@ -137,10 +137,7 @@ class Study(Section):
         BadInput
             The text is no valid study. The sentence says what was seen and what is allowed.
         """
-        try:
-            data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise BadInput(f"{source} is not TOML: {error}", "correct the file at that place") from error
+        data = toml_of(text, source)
         try:
             study = cls.model_validate(data)
         except ValidationError as error:
@@ -181,7 +178,9 @@ class Study(Section):
         return " ".join(digits[i : i + 4] for i in range(0, 32, 4))
 
     def study_id(self, version: str) -> bytes:
-        """Return the 16 bytes that identify this study, run by this version of the program, until the roster is known.
+        """Return the 16 bytes that identify this study until the roster is known.
+
+        ``version`` has the numbers of the wire and of the protocol's meaning, as the protocol's entry returns them.
 
         A run has an id of its own, which depends on everybody's nonce as well:
         :func:`~masquerade_core.wire.frames.run_id`.

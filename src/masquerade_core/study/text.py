@@ -2,13 +2,12 @@
 
 import difflib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from masquerade_core.words import counted
+from masquerade_core.words import counted, printable
 
 __all__ = ["did_you_mean", "explain", "to_toml"]
 
@@ -39,11 +38,13 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
 }
 _LONGEST = 60
+_LONGEST_SENTENCE = 600
+_MOST = 20  # problems that a sentence lists
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """Return " (did you mean 'x'?)" for the nearest known word, or the list of known words if none is near."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.55)
+    near = difflib.get_close_matches(word[:_LONGEST], known, n=1, cutoff=0.55)
     if not known:
         return "; it may have none"
     return f" (did you mean '{near[0]}'?)" if near else f" (known are {', '.join(known)})"
@@ -52,10 +53,12 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 def explain(error: ValidationError, root: type[BaseModel]) -> str:
     """Return in words everything that pydantic found wrong with a study, or with one of its tables."""
     errors = _without_echoes(sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden"))
-    sentences = [_sentence(e, root) for e in errors]  # unknown keys first: a missing key is often a misspelt one
+    # Unknown keys come first: a missing key is often a misspelt one.
+    sentences = [_cut(_sentence(e, root), _LONGEST_SENTENCE) for e in errors[:_MOST]]
     if len(sentences) == 1:
         return sentences[0]
-    return f"{len(sentences)} problems: " + "; ".join(sentences)
+    more = f"; and {counted(len(errors) - _MOST, 'more problem')}" if len(errors) > _MOST else ""
+    return f"{len(errors)} problems: " + "; ".join(sentences) + more
 
 
 def _without_echoes(errors: list[Any]) -> list[Any]:
@@ -110,8 +113,12 @@ def _steps(path: Sequence[int | str]) -> str:
 
 def _shown(value: Any) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
-    text = re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)  # which terminals obey
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    text = printable(text)
+    return _cut(text, _LONGEST)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _sentence(error: Any, root: type[BaseModel]) -> str:  # noqa: PLR0911  one return per kind of error
@@ -125,7 +132,7 @@ def _sentence(error: Any, root: type[BaseModel]) -> str:  # noqa: PLR0911  one r
         parent = _model_at(root, path[:-1])
         hint = did_you_mean(str(last), list(_fields(parent))) if parent else ""
         where = _place(path[:-1]) if len(path) > 1 else "the top level"
-        return f"{where} has an unknown key '{last}'{hint}"
+        return f"{where} has an unknown key '{_cut(printable(str(last)), _LONGEST)}'{hint}"
     if kind == "missing":
         parent = _model_at(root, path[:-1])
         description = _fields(parent)[str(last)].description if parent else None

@@ -19,13 +19,26 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.study import CHARLIE
 from masquerade_core.study.limits import MOST_PARTIES
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.messages import Message
 
-__all__ = ["MAX_SHOWN", "MAX_SHOWN_BYTES", "Abort", "Bits", "Reason", "bits_of", "names_in", "pack_abort", "read_abort"]
+__all__ = [
+    "MAX_SHOWN",
+    "MAX_SHOWN_BYTES",
+    "Abort",
+    "Bits",
+    "Reason",
+    "bits_of",
+    "may_be_copied",
+    "names_in",
+    "pack_abort",
+    "read_abort",
+]
 
-Reason = Literal["violation", "deadline", "left"]
+Reason = Literal["violation", "deadline", "left", "copied", "damaged", "changed"]
+_LEAVING = frozenset({"left", "damaged", "changed"})
 Bits = Annotated[bytes, Field(min_length=1, max_length=MOST_PARTIES // 8 + 1)]
 MAX_SHOWN = 4  # frames that one abort may show
 MAX_SHOWN_BYTES = 1_000_000  # of all of them together
@@ -54,7 +67,10 @@ class Abort:
     Attributes
     ----------
     reason : str
-        ``violation`` (somebody broke the protocol), ``deadline`` (somebody was silent), ``left`` (somebody stopped).
+        ``violation`` (somebody broke the protocol), ``deadline`` (somebody was silent), ``left`` (somebody stopped),
+        ``copied`` (somebody's state is an old copy, or two processes use copies of it, which is nobody's guilt),
+        ``damaged`` (somebody stopped, since what its machine keeps is damaged), ``changed`` (somebody stopped, since
+        its program is another one than at the run's begin).
     blamed : tuple of str
         Those the reason speaks of. For a violation: one name where the sender has checked it, several where one of them
         is at fault and it cannot tell which, none where nobody can be named.
@@ -69,9 +85,22 @@ class Abort:
     by: str
     frames: tuple[bytes, ...] = ()
 
+    @property
+    def leaves(self) -> bool:
+        """Whether its sender stops and accuses nobody."""
+        return self.reason in _LEAVING
+
     def same_as(self, other: "Abort") -> bool:
         """Say whether both say the same, whatever frames they show."""
         return (self.reason, self.blamed, self.by) == (other.reason, other.blamed, other.by)
+
+
+def may_be_copied(abort: Abort, signer: str) -> bool:
+    """Say whether ``signer`` can know of the copied states that an abort speaks of.
+
+    A party sees its own state and Charlie's acknowledgements; Charlie sees everybody's.
+    """
+    return signer == CHARLIE or set(abort.blamed) <= {signer, CHARLIE}
 
 
 def pack_abort(abort: Abort, everybody: Sequence[str]) -> bytes:

@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 import msgpack
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
-from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.errors import LocalProtocolError, MasqueradeError, ProtocolViolation, StateCopied
+from masquerade_core.grounds import COPIES
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.header import RUN_BYTES, SEQ_BYTES, WIRE_VERSION, Header, Kind, read_header
@@ -43,6 +44,7 @@ __all__ = [
     "Frame",
     "Kind",
     "run_id",
+    "two_contents",
 ]
 
 NONCE_BYTES = 16
@@ -106,6 +108,26 @@ def run_id(study_id: bytes, roster: bytes) -> bytes:
     So it follows from a fresh nonce of each party, and no frame of one run is one of another, whoever repeats it.
     """
     return hashlib.blake2b(study_id + roster, digest_size=RUN_BYTES, person=b"masq run").digest()
+
+
+def two_contents(source: str, frame: Frame, other: bytes) -> MasqueradeError:
+    """Return the error for two different frames that ``source`` signed under one number.
+
+    No process of this program does that. But two that use copies of one state folder do, as soon as they draw anything.
+    Nobody can tell this accident from another program. Of Charlie nobody takes an accident for granted: he could tell
+    two parties two things.
+    """
+    what = f"broadcast {frame.number}" if frame.broadcast else f"frame {frame.number}"
+    if source == CHARLIE:
+        msg = f"{source} signed two frames for one place: its {what} came a second time with other contents"
+        return ProtocolViolation(msg, peer=source, frames=(other, frame.data))
+    return StateCopied(
+        f"two copies of the state of {source}: its {what} came a second time with other contents. Either two processes "
+        f"use copies of its state folder, or it runs another program; nobody can tell which",
+        COPIES,
+        copied=(source,),
+        frames=(other, frame.data),
+    )
 
 
 def _padded(name: str) -> str:
@@ -280,7 +302,9 @@ class Endpoint:
         Raises
         ------
         ProtocolViolation
-            The fault of ``hop``: another frame is due, or another frame of this number has arrived before.
+            The fault of ``hop``: another frame is due, or Charlie has sent another frame of this number before.
+        StateCopied
+            The party at ``hop`` has sent another frame of this number before.
         """
         due = self._next_broadcast if frame.broadcast else self._next_in[hop]
         recent = self._recent[hop]
@@ -292,15 +316,25 @@ class Endpoint:
             while len(recent) > 1 and (len(recent) > self._most_recent or self._recent_bytes[hop] > _RECENT_BYTES):
                 self._recent_bytes[hop] -= recent.popleft().size
             return True
-        place = frame.broadcast, frame.number
-        before = [kept.data for kept in recent if (kept.broadcast, kept.number) == place]
-        if before and before[0] != frame.data:
-            what = f"broadcast {frame.number}" if frame.broadcast else f"frame {frame.number}"
-            msg = f"{hop} signed two frames for one place: its {what} came a second time with other contents"
-            raise ProtocolViolation(msg, peer=hop, frames=(before[0], frame.data))
-        if not before and (frame.number > due or len(recent) == self._next_in[hop]):
+        if not self.compare(hop, frame) and (frame.number > due or len(recent) == self._next_in[hop]):
             raise self._out_of_order(hop, frame)
         return False
+
+    def compare(self, hop: str, frame: Frame) -> bool:
+        """Compare a frame with the one that has arrived under its number; False where that one is not kept.
+
+        Raises
+        ------
+        ProtocolViolation
+            They differ, and Charlie signed both.
+        StateCopied
+            They differ, and a party signed both.
+        """
+        place = frame.broadcast, frame.number
+        before = [kept.data for kept in self._recent[hop] if (kept.broadcast, kept.number) == place]
+        if before and before[0] != frame.data:
+            raise two_contents(hop, frame, before[0])
+        return bool(before)
 
     def _out_of_order(self, hop: str, frame: Frame) -> ProtocolViolation:
         what, due = "frame", self._next_in[hop]

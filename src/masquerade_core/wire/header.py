@@ -11,7 +11,7 @@ from masquerade_core.wire.messages import NAME_BYTES
 
 __all__ = ["RUN_BYTES", "SEQ_BYTES", "WIRE_VERSION", "Header", "Kind", "head_of", "read_header"]
 
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 RUN_BYTES = 16
 SEQ_BYTES = 4
 _HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")

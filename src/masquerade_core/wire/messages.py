@@ -163,6 +163,11 @@ class Ciphertexts:
             raise ProtocolViolation(msg, peer=peer)
         return values
 
+    @property
+    def count(self) -> int:
+        """How many ciphertexts this process sends with it; 0 in a vector that was received."""
+        return 0 if self._key is None else len(self._raw) // self._key.ciphertext_bytes
+
     def digest(self) -> bytes:
         """Return the SHA-256 of the bytes on the wire, as a receipt."""
         return hashlib.sha256(self._raw).digest()

@@ -17,15 +17,17 @@ Three things keep an honest participant from being convicted:
 * Charlie passes a party's sealed message on without reading it. So nothing in it is held against him.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
+from masquerade_core.crypto.pair_keys import alike, alike_words, check_owned
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.shown import shows_all
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import Abort, read_abort
+from masquerade_core.wire.aborts import Abort, may_be_copied, read_abort
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import MAX_FRAME, Endpoint, Frame
 from masquerade_core.wire.header import head_of, read_header
@@ -56,11 +58,28 @@ class Finding(NamedTuple):
         What was found, as a sentence without its full stop.
     open : bool
         This program cannot judge a message that it does not know; another one may.
+    suspects : tuple of str
+        Where nobody is proved to be at fault, but one of two is: both.
+    copied : str
+        The party whose state two processes use, or which runs another program; nobody can tell which.
     """
 
     culprit: str
     said: str
     open: bool = False
+    suspects: tuple[str, ...] = ()
+    copied: str = ""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Everybody whom these frames speak against."""
+        return (self.culprit,) if self.culprit else self.suspects
+
+    def fits(self, abort: Abort) -> bool:
+        """Say whether this is what an abort says that its frames prove."""
+        if abort.reason == "copied":
+            return bool(self.copied) and abort.blamed == (self.copied,)
+        return abort.reason == "violation" and bool(self.named) and abort.blamed == self.named
 
 
 class _Signed(NamedTuple):
@@ -99,6 +118,11 @@ class Judge:
     run: bytes
     before: bytes
 
+    @cached_property
+    def _signing_keys(self) -> Mapping[str, bytes]:
+        parties = {party.name: party.key.sign for party in self.study.parties}
+        return parties | {CHARLIE: self.study.curator.key.sign}
+
     @property
     def _everybody(self) -> tuple[str, ...]:
         return (*self.study.names, CHARLIE)
@@ -121,9 +145,8 @@ class Judge:
 
     def signer_of(self, data: bytes) -> str:
         """Return who signed a frame; empty where nobody in the study did."""
-        keys = {party.name: party.key.sign for party in self.study.parties} | {CHARLIE: self.study.curator.key.sign}
         if SIGNATURE_BYTES < len(data) <= MAX_FRAME:
-            for name, key in keys.items():
+            for name, key in self._signing_keys.items():
                 if verify(key, data[SIGNATURE_BYTES:], data[:SIGNATURE_BYTES]):
                     return name
         return ""
@@ -140,14 +163,26 @@ class Judge:
                 return Finding(one.signer, str(fault))
             except _OpenError:
                 unknown = True
-        for i, one in enumerate(shown):
-            for two in shown[:i]:
-                if said := self._two(one, two):
-                    return Finding(one.signer, said)
+        if pair := self._of_pairs(shown):
+            return pair
+        if found := alike(self._keys_in(shown)):
+            return Finding("", f"{alike_words(*found)}; one of them gave its key away", suspects=found)
         if unknown:
             return Finding("", "this program does not know a message that is shown, and cannot judge it", open=True)
         what = counted(len(frames), "frame that is shown proves", "frames that are shown prove")
         return Finding("", f"{what} nobody's fault")
+
+    def _of_pairs(self, shown: Sequence[_Signed]) -> Finding | None:
+        """Say what any two frames prove together. A copied state does not hide that Charlie told two things."""
+        copied: Finding | None = None
+        for i, one in enumerate(shown):
+            for two in shown[:i]:
+                said = self._two(one, two)
+                if said and one.signer == CHARLIE:
+                    return Finding(CHARLIE, said)
+                if said and copied is None:
+                    copied = _copied(one.signer, said)
+        return copied
 
     def _check(self, one: _Signed, depth: int) -> None:
         """Raise if the frame proves its signer's fault, or cannot be judged here."""
@@ -205,18 +240,24 @@ class Judge:
                 self._check_shown(signer, frame)
             case "hello" if frame.type not in (("refusal",) if signer == CHARLIE else ("", "fields")):
                 raise _FaultError(f"{signer} sent a hello of type {frame.type[:32]!r}, which is not its to send")
+            case "beat" if frame.type:
+                raise _FaultError(f"{signer} sent a beat of type {frame.type[:32]!r}; a beat has none")
             case "hello" | "beat":
-                decode(_named(_BODIES[frame.kind, frame.type]), frame.body, signer)
+                said: Any = decode(_named(_BODIES[frame.kind, frame.type]), frame.body, signer)
+                if (frame.kind, frame.type) == ("hello", ""):
+                    check_owned(said, self.before, signer, self._signing_keys[signer])
 
     def _check_shown(self, signer: str, frame: Frame) -> None:
         match frame.kind, signer:
             case (("roster" | "hellos"), _) if signer != CHARLIE:
                 what = "a roster" if frame.kind == "roster" else "others' hellos"
                 raise _FaultError(f"{signer} sent {what}, which {CHARLIE} alone may send")
-            case "roster", _ if shows_all(self.study):
-                self._check_signed("a roster", "hello", decode(_named("Roster"), frame.body, signer), frame.run)
             case "roster", _:
-                if _frames_in(decode(_named("Roster"), frame.body, signer)):
+                roster: Any = decode(_named("Roster"), frame.body, signer)
+                check_owned(roster, self.before, CHARLIE, self._signing_keys[CHARLIE])
+                if shows_all(self.study):
+                    self._check_signed("a roster", "hello", roster, frame.run)
+                elif _frames_in(roster):
                     raise _FaultError(f"{CHARLIE} sent a roster with hellos, of which there are too many here")
             case "hellos", _:
                 self._check_some("hellos", "hello", decode(_named("Hellos"), frame.body, signer), self.before)
@@ -246,13 +287,15 @@ class Judge:
                 raise _FaultError(f"{signer} ended the run in the name of {abort.by}")
             if self.word(abort) is None:
                 raise _FaultError(f"{CHARLIE} ended the run in the name of {abort.by}, who has not signed that")
-        elif abort.reason == "left" and signer not in (CHARLIE, *abort.blamed):
+        elif abort.leaves and signer not in (CHARLIE, *abort.blamed):
             raise _FaultError(f"{signer} says that another participant left, which is not its to say")
+        elif abort.reason == "copied" and not may_be_copied(abort, signer):
+            raise _FaultError(f"{signer} says that another party's state was copied, which is not its to say")
         elif abort.frames:
             finding = self._of(abort.frames, depth - 1)
             if finding.open:
                 raise _OpenError
-            if abort.reason != "violation" or abort.blamed != (finding.culprit,):
+            if not finding.fits(abort):
                 raise _FaultError(
                     f"{signer} accused {' or '.join(abort.blamed) or 'nobody'} with frames that do not prove it"
                 )
@@ -288,6 +331,19 @@ class Judge:
 
     # --- Two frames -----------------------------------------------------------------------
 
+    def _keys_in(self, shown: Sequence[_Signed]) -> list[tuple[str, bytes]]:
+        """Return whose hellos are shown, in the roster's order, and the box keys in them."""
+        keys: list[tuple[str, bytes]] = []
+        for one in shown:
+            try:
+                frame = self._read(one)
+                if (frame.kind, frame.type) == ("hello", "") and one.signer != CHARLIE:
+                    said: Any = decode(_named("Hello"), frame.body, one.signer)
+                    keys.append((one.signer, said.box_key))
+            except (ProtocolViolation, _FaultError, _OpenError):
+                continue
+        return sorted(keys, key=lambda key: self.study.place_of[key[0]])
+
     def _two(self, one: _Signed, two: _Signed) -> str:
         """Say what two frames prove together; empty for nothing."""
         if one.signer != two.signer or one.body == two.body:
@@ -308,6 +364,12 @@ class Judge:
 def proves(frames: Sequence[bytes], study: Study, run: bytes, before: bytes) -> str | None:
     """Return the participant whose fault these frames prove; None where they prove nobody's. See :class:`Judge`."""
     return Judge(study, run, before).of(frames).culprit or None
+
+
+def _copied(name: str, said: str) -> Finding:
+    """Return what two different frames of one number prove of a party: two processes with one state would sign them."""
+    said += ": two processes use copies of its state folder, or it runs another program, and nobody can tell which"
+    return Finding("", said, copied=name)
 
 
 def _frames_in(message: Message) -> tuple[bytes, ...]:

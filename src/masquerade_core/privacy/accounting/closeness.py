@@ -1,7 +1,7 @@
 """How close sums of discrete Gaussian variables are to a rounded normal variable.
 
 A sum of discrete Gaussians is no discrete Gaussian, and no rounded normal either. It is so close to one that exact
-results about normal noise hold for it, with a tiny tau more in delta. The functions here bound tau.
+results about normal noise hold for it, with a tiny tau more in delta. :func:`closeness_of_sum` bounds tau.
 """
 
 import math
@@ -12,9 +12,7 @@ import gmpy2
 
 from masquerade_core.privacy._checks import require
 
-__all__ = ["LEAST_SHARE_SIGMA", "closeness_of_scaled_sum", "closeness_of_sum"]
-
-_ROUNDED_UP = 1 + 1e-12  # more than the errors of a few operations on floats
+__all__ = ["LEAST_SHARE_SIGMA", "closeness_of_sum"]
 
 LEAST_SHARE_SIGMA = 3
 """The least sigma of a summand, in grid units: from here on the steps of the grid hardly show in a sum of two or more.
@@ -80,42 +78,3 @@ def closeness_of_sum(sigma_share: Fraction, honest: int, size: int = 1) -> float
             exponents = [pi2 * exponent for exponent in exponents]
         tau = 10 * size * sum((gmpy2.exp(-exponent) for exponent in exponents), gmpy2.mpfr(0))
         return max(math.nextafter(float(tau), math.inf), sys.float_info.min)
-
-
-def closeness_of_scaled_sum(shares: int, d: int, unit: Fraction, fine: Fraction, b: int) -> float:
-    """Return tau, a bound on the total variation distance between b G + F and a rounded normal.
-
-    G and F are sums of m = ``shares`` discrete Gaussians each, of sigma ``unit`` and ``fine``, in d coordinates. So b
-    scales the noise G, and the finer noise F hides the gaps of width b. The normal has the variance m (b^2 unit^2 +
-    fine^2) - 9. A guarantee (epsilon, delta) of the normal holds with (1 + exp(epsilon)) tau more in delta.
-
-    Parameters
-    ----------
-    shares : int
-        m, at least 1.
-    d : int
-        Coordinates.
-    unit, fine : Fraction
-        The sigma of each summand of G and of F, in grid units: at least 3.
-    b : int
-        At least 1. With unit = 2^20 and fine = 5 b, tau is below 10^-70 d m.
-
-    Raises
-    ------
-    LocalProtocolError
-        b is so large beside ``fine`` that the multiples of b would show, or another argument is not allowed.
-
-    Notes
-    -----
-    Up to factors within exp(+-tau) of :func:`closeness_of_sum`, G and F are discrete Gaussians of variances A^2 =
-    m unit^2 and C^2 = m fine^2. Completing the square, P(b G + F = v) is proportional to exp(-v^2/(2 (b^2 A^2 + C^2)))
-    theta(c, v c^2 b/C^2), with 1/c^2 = 1/A^2 + b^2/C^2. By Poisson's formula theta is constant up to a factor of
-    1 +- 2.1 exp(-2 pi^2 c^2). So the law is that of the discrete Gaussian of this variance up to a factor within
-    exp(+-10 exp(-2 pi^2 c^2)), the normalisation included. The rounding of the normal is that of
-    :func:`closeness_of_sum`.
-    """
-    c2 = shares / (1 / float(unit) ** 2 + (b / float(fine)) ** 2)
-    require(c2 >= 1, "fine noise must be wide enough to hide the lattice of the scaled noise")
-    smoothing = 10 * d * math.exp(-2 * math.pi**2 * c2) * _ROUNDED_UP
-    sums = closeness_of_sum(unit, shares, d) + closeness_of_sum(fine, shares, d)
-    return max(sums + smoothing, sys.float_info.min)

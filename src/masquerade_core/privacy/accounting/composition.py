@@ -142,6 +142,11 @@ class Total:
         basic = self.epsilon / UNITS if self.delta <= delta else math.inf
         return basic if basic_only else min(basic, *self._with_gaussian(delta - self.others_delta - self.slack))
 
+    def spent(self, delta: float) -> tuple[float, float]:
+        """Return epsilon and delta of all releases; those with Gaussian noise compose at ``delta``, their study's."""
+        units = up(delta, DELTA_UNITS) if self.mu2 else self.delta
+        return self.composed(units), units / DELTA_UNITS
+
     def _with_gaussian(self, left: int) -> tuple[float, float]:
         """Return what the Gaussian and the advanced rule give, where so much of delta is left for them."""
         if left < 0 or (left == 0 and self.mu2):

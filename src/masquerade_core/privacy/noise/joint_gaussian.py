@@ -8,8 +8,8 @@ gives mu for the privacy target (epsilon, delta). Three *scale rules* say whose 
 * "floor": every party is taken to have the public ``min_records``. Each party draws one discrete Gaussian share.
 * "sizes": classifiers count n_j times, so that Delta depends on no size. Each party draws the same kind of share, and
   n, the number of all records, is opened.
-* "selected": Delta is that of the smallest party. Its scale b stays encrypted: x = b sum_j g_j + sum_j f_j, where g_j
-  is *unit noise* and f_j is *fine noise*. Without the fine noise, x would lie on the lattice b Z.
+* "selected": sizes fall into public *size classes*, four for each doubling from ``min_records``. The smallest party's
+  class k is announced, and everybody draws as with "floor" for N_k, the least size in that class.
 
 ``docs/privacy/local-aggregation.md`` has the proof. Slots must be the same at every participant, so bounds come from
 fractions and correctly rounded arithmetic alone. The slope s is computed in floats, and only decides how much noise a
@@ -17,9 +17,10 @@ party draws.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from math import isqrt
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.erm import TOLERANCE
@@ -32,17 +33,15 @@ from masquerade_core.privacy.noise.shares import gaussian_share_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import as_fraction
 
-__all__ = ["FINE", "MOST_COUNTED_RECORDS", "UNIT", "JointNoise"]
+__all__ = ["MOST_COUNTED_RECORDS", "SIZE_CLASSES", "JointNoise"]
 
-UNIT = 1 << 20
-"""sigma of a party's unit noise g_j. It is so large that rounding b up adds little to the noise."""
-
-FINE = 5
-"""sigma of a party's fine noise f_j, in units of the largest scale b that the study allows."""
+SIZE_CLASSES = 128
+"""How many size classes there are: the last one begins at 2^31.75 times ``min_records``."""
 
 MOST_COUNTED_RECORDS = 1_000_000
 """With "sizes", inexact minimisers are counted for a party of at most this many records."""
 
+_CLASSES_A_DOUBLING = 4
 _ROOT_BITS = 32
 _LARGEST_SIGMA = 1 << 180  # grid units; tail bounds are worked out up to 2^200
 _ROUNDED = 1 + 1e-12  # floats of a statement, upwards
@@ -114,22 +113,22 @@ class JointNoise:
     # --- What a party draws with ----------------------------------------------------
 
     def share(self, *, generic: bool = False) -> Fraction:
-        """Return sigma of a party's share, in grid units, for "floor" and "sizes"."""
+        """Return sigma of a party's share, in grid units; for "selected", in class 0, where it is largest."""
         return gaussian_share_sigma(self.sigma(self.min_records, generic=generic), self.honest)
 
-    def scale(self, n: int, *, generic: bool = False) -> int:
-        """Return b of a party with n records, for "selected": the least for which b ``UNIT`` is enough."""
-        return math.ceil(gaussian_share_sigma(self.sigma(n, generic=generic), self.honest) / UNIT)
+    # --- Size classes, for "selected" -------------------------------------------------
 
-    @cached_property
-    def largest_scale(self) -> int:
-        """The largest b that any party may have: that of ``min_records``."""
-        return self.scale(self.min_records, generic=True)
+    def class_begins(self, k: int) -> int:
+        """Return N_k, the least size in class k: min_records 2^(k/4), rounded down."""
+        return isqrt(isqrt(self.min_records**_CLASSES_A_DOUBLING << k))
 
-    @property
-    def fine(self) -> Fraction:
-        """Return sigma of a party's fine noise, in grid units."""
-        return Fraction(FINE * self.largest_scale)
+    def class_of(self, n: int) -> int:
+        """Return the last class that begins at n records or fewer; n is at least ``min_records``."""
+        return max(k for k in range(SIZE_CLASSES) if self.class_begins(k) <= n)
+
+    def of_class(self, k: int) -> "JointNoise":
+        """Return the noise that everybody draws once class k is announced: that of "floor" for N_k records."""
+        return replace(self, scale_rule="floor", min_records=self.class_begins(k))
 
     # --- Public bounds ------------------------------------------------------------------
 
@@ -151,8 +150,6 @@ class JointNoise:
                 "the noise that this study asks for is beyond all use: it moves a weight by 10^42 or more",
                 "choose a larger epsilon, delta, regularization or min_records",
             )
-        if self.scale_rule == "selected":
-            return self.K * (self.largest_scale * self.reach(Fraction(UNIT)) + self.reach(self.fine))
         return self.K * self.reach(self.share(generic=True))
 
     # --- What it is worth -----------------------------------------------------------------
@@ -160,20 +157,20 @@ class JointNoise:
     def mu(self, shares: int) -> float:
         """Return mu of the release against somebody who does not know ``shares`` >= 1 of the parties' shares of noise.
 
-        For m such shares of sigma s it is Delta/sqrt(m s^2 - 9). With "selected", m shares have the variance
-        m b^2 UNIT^2 + m fine^2. The second term exceeds 9, and the first is at least (m/h) sigma^2. So mu_h sqrt(h/m)
-        bounds mu whatever the smallest size is, mu_h being the mu of the privacy target.
+        For m such shares of sigma s it is Delta/sqrt(m s^2 - 9). With "selected" it is the largest of all classes.
         """
         if shares < 1:
             raise LocalProtocolError(
                 "a privacy bound needs at least one share of noise that the adversary does not know"
             )
         if self.scale_rule == "selected":
-            large = Fraction(1 << 64)
-            at_h = float(large / rounds_sigma(large, 1, self.epsilon, self.delta))
-            return at_h * math.sqrt(self.honest / shares) * _ROUNDED
+            return max(noise.mu(shares) for noise in self._classes)
         variance = shares * self.share() ** 2 - LEAST_SHARE_SIGMA**2
         return math.sqrt(self.sensitivity(self.min_records) ** 2 / variance) * _ROUNDED
+
+    @cached_property
+    def _classes(self) -> tuple["JointNoise", ...]:
+        return tuple(self.of_class(k) for k in range(SIZE_CLASSES))
 
     def proved(self, shares: int, size: int = 1) -> tuple[float, float] | None:
         """Return (epsilon, delta) against somebody who lacks ``shares`` of the shares; None where nothing is proved.

@@ -120,7 +120,8 @@ def sigma_star(d: int, epsilon: float | Fraction, delta: float | Fraction) -> fl
     epsilon : float or Fraction
         eps~, which :func:`compute_slack` leaves.
     delta : float or Fraction
-        The probability that eps~ does not hold, greater than 0 and less than 1.
+        The probability of the outputs for which eps~ does not hold, greater than 0 and less than 1: the paper's
+        guarantee is probabilistic.
 
     Raises
     ------

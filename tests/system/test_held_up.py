@@ -1,0 +1,191 @@
+"""Real processes and somebody who beats on and withholds the end: nobody is held for ever, and no result is lost."""
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgpack
+import pytest
+
+from masquerade.cli import run as command
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES
+from masquerade_core.data.loading import load_csv
+from masquerade_core.errors import MasqueradeError
+from masquerade_core.rng import SystemRng
+from masquerade_core.seat import Seat
+from masquerade_core.study import CHARLIE
+from masquerade_host.charlie_session import CharlieSession
+from masquerade_host.dialer import PartySocket
+from masquerade_host.driver import run_role
+from masquerade_host.party_session import PartySession
+from masquerade_host.probe import probe
+from masquerade_host.transport import CharlieSocket
+from masquerade_protocols import protocol_of
+from tests.faulty import NUMBERED
+from tests.processes import Machines
+
+Link = TypeVar("Link", PartySocket, CharlieSocket)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    """A study of three parties with a deadline of twenty seconds."""
+    machines = Machines.new(tmp_path, deadline=20.0)
+    yield machines
+    machines.close()
+
+
+class Withholding:
+    """A participant in this process that takes part as it should, and never sends the last frame of its own.
+
+    Parameters
+    ----------
+    machines : Machines
+    name : str
+    after : int, optional
+        After so many numbered frames nothing but its beats leaves; with -1 not even its hello.
+
+    Attributes
+    ----------
+    relents_for : str
+        A party whose next beat makes Charlie send his last frame after all.
+    """
+
+    def __init__(self, machines: Machines, name: str, after: int | None = None) -> None:
+        self.machines, self.relents_for = machines, ""
+        self._left = math.inf if after is None else after
+        self.session = self._charlie() if name == CHARLIE else self._party(name)
+        if after is not None:  # it ends nothing itself
+            self.session._check_dues = lambda now: None  # type: ignore[method-assign]
+        self._thread = threading.Thread(target=self._run, args=(name,), daemon=True)
+        self._thread.start()
+
+    def _party(self, name: str) -> PartySession:
+        study, keys = self.machines.study, self.machines.keys[name]
+        session = PartySession(
+            name,
+            study,
+            keys,
+            lambda: self._beating(PartySocket(study.address, keys, study.curator.key.curve)),
+            lambda: probe(study.address, study.curator.key.curve),
+            version=protocol_of(study).version,
+        )
+        session._close = lambda: None  # type: ignore[method-assign]
+        return session
+
+    def _charlie(self) -> CharlieSession:
+        study, keys = self.machines.study, self.machines.keys[CHARLIE]
+        roster = {party.name: party.key.curve for party in study.parties}
+        session = CharlieSession(
+            study,
+            keys,
+            lambda: self._beating(CharlieSocket(study.address, keys, roster)),
+            version=protocol_of(study).version,
+        )
+        close, hear = session._close_if_done, session._hear_beat
+        session._close_if_done = lambda: None  # type: ignore[method-assign]
+
+        def hear_beat(hop: object, frame: object) -> None:
+            hear(hop, frame)  # type: ignore[arg-type]
+            if getattr(hop, "name", "") == self.relents_for:
+                close()
+
+        session._hear_beat = hear_beat  # type: ignore[method-assign]
+        return session
+
+    def _beating(self, link: Link) -> Link:
+        """Let nothing but beats out, once what may leave has left."""
+        send = link.send
+
+        def beats_on(*arguments: Any) -> None:
+            kind = msgpack.unpackb(arguments[-1][SIGNATURE_BYTES:])[4]
+            self._left -= kind in NUMBERED
+            if kind == "beat" or (kind == "hello" and self._left >= 0) or (kind in NUMBERED and self._left >= 0):
+                send(*arguments)
+
+        link.send = beats_on  # type: ignore[method-assign,assignment]
+        return link
+
+    def _run(self, name: str) -> None:
+        study = self.machines.study
+        seat, protocol = Seat(name, study.names), protocol_of(study)
+        if name == CHARLIE:
+            role = protocol.charlie(seat, study)
+        else:
+            role = protocol.party(seat, study, load_csv(self.machines.folder / f"{name}.csv", study))
+        try:
+            run_role(role, self.session, SystemRng())
+        except MasqueradeError as error:
+            self.error = error
+
+    def end(self) -> None:
+        """Wait for its end."""
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+
+
+def confirmed(machines: Machines, name: str) -> bool:
+    return bool(json.loads((machines.out(name) / "result.json").read_text())["confirmed"])
+
+
+def exported(machines: Machines, name: str, *more: str) -> int:
+    card = machines.folder / f"{name}.md"
+    return command(["export", str(machines.out(name)), "--to", "card", "-o", str(card), *more])
+
+
+def verified(machines: Machines, *names: str) -> int:
+    return command(["verify", *(str(machines.out(name)) for name in names)])
+
+
+def test_a_party_that_beats_on_and_never_closes_is_named_by_all(machines: Machines) -> None:
+    processes = machines.start_all(CHARLIE, "p1", "p2")
+    withholding = Withholding(machines, "p3")
+    for process in processes.values():
+        ended = process.end(120)
+        assert (ended.code, ended.error["waited_for"]) == (3, "p3"), ended
+    withholding.end()
+
+
+@pytest.mark.parametrize(
+    ("culprit", "after"),
+    [("p3", -1), ("p3", 0), (CHARLIE, 0), (CHARLIE, 4)],
+    ids=["a party's hello", "a party's first message", "the roster", "Charlie's first message"],
+)
+def test_whoever_beats_on_and_withholds_what_is_due_holds_nobody(machines: Machines, culprit: str, after: int) -> None:
+    withholding = Withholding(machines, culprit, after)
+    processes = machines.start_all(*(name for name in (CHARLIE, *machines.study.names) if name != culprit))
+    for process in processes.values():
+        ended = process.end(120)
+        assert ended.code == 3, ended
+        assert ended.error.get("waited_for", culprit) == culprit, ended
+    withholding.end()
+
+
+def test_parties_keep_what_charlie_never_confirms_and_he_or_all_of_them_may_confirm_it_later(
+    machines: Machines,
+) -> None:
+    withholding = Withholding(machines, CHARLIE)
+    names = machines.study.names
+    for process in machines.start_all(*names).values():
+        ended = process.end(120)
+        assert (ended.code, ended.error.get("waited_for")) == (3, CHARLIE), ended
+        assert "not confirmed" in ended.error["message"]
+    assert not any(confirmed(machines, name) for name in names)
+    assert exported(machines, "p1") == 4
+    assert exported(machines, "p1", "--unconfirmed") == 0
+    assert verified(machines, "p1") == 1
+    assert verified(machines, "p1", "p2") == 1
+    assert verified(machines, *names) == 0
+    withholding.relents_for = "p1"
+    assert machines.start("p1").end(120).code == 0  # Charlie still runs
+    assert confirmed(machines, "p1")
+    assert exported(machines, "p1", "--force") == 0
+    assert verified(machines, "p1", "p2") == 0  # p1 has everybody's signed last words
+    withholding.end()
+    assert machines.start("p2").end(120).code == 3  # he is gone
+    assert not confirmed(machines, "p2")
+    assert machines.start("p2").end(120).code == 6  # nothing is left of that run but its result
+    assert not list(machines.out("p2").glob("attempt-*"))

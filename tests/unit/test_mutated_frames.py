@@ -1,0 +1,63 @@
+"""Re-signed mutants of true frames, over all protocols and roles: a few of those that the command tries."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from masquerade_core.errors import ProtocolViolation
+from masquerade_core.wire import codec
+from masquerade_core.wire.frames import Endpoint, Frame
+from masquerade_host.charlie_session import CharlieSession
+from masquerade_host.party_session import PartySession
+from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
+from tests.mutated_frames import PLAYS, cases, play_case, play_of
+
+SAMPLE, CHUNK = 400, 40
+
+
+@pytest.mark.parametrize("first", range(0, SAMPLE, CHUNK))
+def test_nobody_hangs_nothing_foreign_is_raised_and_nobody_innocent_is_named(first: int) -> None:
+    wrong = [played for case in cases(CHUNK, first) if (played := play_case(case)).wrong]
+    assert not wrong, "\n".join(f"{tuple(p.case)} {p.told}: {p.wrong}" for p in wrong)
+
+
+def test_every_protocol_and_every_role_has_its_turn() -> None:
+    played = {play_of(name).world.study.study.protocol for name in PLAYS}
+    assert played == {name for entries in (PROTOCOLS, MEASUREMENTS) for name in entries}
+    turns = {(case.play, case.guilty) for case in cases(SAMPLE)}
+    assert turns == {(name, who) for name in PLAYS for who in (*play_of(name).world.study.names, "charlie")}
+
+
+def _goes_wrong(what: str) -> bool:
+    """Play until this goes wrong."""
+    return any(line.startswith(what) for case in cases(SAMPLE) for line in play_case(case).wrong)
+
+
+def test_an_innocent_who_is_named_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = Endpoint.count
+
+    def careless(self: Endpoint, hop: str, frame: Frame) -> bool:
+        try:
+            return count(self, hop, frame)
+        except ProtocolViolation as error:
+            error.peer = next(name for name in ("p1", "p0") if name != hop)
+            raise
+
+    monkeypatch.setattr(Endpoint, "count", careless)
+    assert _goes_wrong("innocent")
+
+
+def test_a_foreign_exception_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(what: str, _peer: str) -> NoReturn:
+        raise ValueError(what)
+
+    monkeypatch.setattr(codec, "_violation", careless)
+    assert _goes_wrong("foreign")
+
+
+def test_somebody_who_is_held_for_ever_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for session in (CharlieSession, PartySession):
+        monkeypatch.setattr(session, "_check_dues", lambda *_: None)
+    assert _goes_wrong("hangs")
