@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +31,18 @@ def in_the_middle(machines: Machines) -> dict[str, Participant]:
     return running
 
 
+def settle(state: Path) -> None:
+    """Wait until nothing was written for a second: p1 has then sent all that it can send without p2."""
+    before: list[int] = []
+    while before != (now := sorted(file.stat().st_mtime_ns for file in state.rglob("*"))):
+        before = now
+        time.sleep(1.0)
+
+
 def second_machine(machines: Machines, first: Participant) -> Participant:
     """Copy p1's state folder while its process stands still, and start p1 with the copy."""
     copy = machines.folder / "second" / "state"
+    settle(machines.state("p1"))
     first.kill(signal.SIGSTOP)  # a copy of files that change between one and the next is damaged, and no copy
     shutil.copytree(machines.state("p1"), copy)
     return machines.start("p1", "--state", str(copy), "--out", str(machines.folder / "second" / "run"), approved=False)

@@ -1,9 +1,9 @@
 """Real processes and somebody who beats on and withholds the end: nobody is held for ever, and no result is lost."""
 
 import json
-import math
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,12 +22,15 @@ from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
-from masquerade_host.transport import CharlieSocket
+from masquerade_host.transport import Arrival, CharlieSocket
 from masquerade_protocols import protocol_of
-from tests.faulty import NUMBERED
 from tests.processes import Machines
 
 Link = TypeVar("Link", PartySocket, CharlieSocket)
+
+
+def kind_of(data: bytes) -> str:
+    return str(msgpack.unpackb(data[SIGNATURE_BYTES:])[4])
 
 
 @pytest.fixture
@@ -38,6 +41,38 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     machines.close()
 
 
+@dataclass
+class Withheld:
+    """What somebody withholds who beats on.
+
+    Attributes
+    ----------
+    sends : str
+        From its first frame of this kind on nothing of it leaves but its beats, if it is not their kind.
+    hears : str
+        From the first frame of this kind on it takes nothing but beats, so it never says that it has that frame.
+    happened : bool
+        Such a frame was there.
+    """
+
+    sends: str = ""
+    hears: str = ""
+    happened: bool = False
+
+    def out(self, data: bytes) -> bool:
+        """Say whether a frame leaves."""
+        return self._passes(data, self.sends)
+
+    def into(self, data: bytes | None) -> bool:
+        """Say whether a frame is taken."""
+        return data is None or self._passes(data, self.hears)
+
+    def _passes(self, data: bytes, kind: str) -> bool:
+        found = kind_of(data)
+        self.happened |= found == kind
+        return not (self.happened and kind) or (found == "beat" != kind)
+
+
 class Withholding:
     """A participant in this process that takes part as it should, and never sends the last frame of its own.
 
@@ -45,8 +80,8 @@ class Withholding:
     ----------
     machines : Machines
     name : str
-    after : int, optional
-        After so many numbered frames nothing but its beats leaves; with -1 not even its hello.
+    withheld : Withheld, optional
+        What it withholds beside that.
 
     Attributes
     ----------
@@ -54,11 +89,11 @@ class Withholding:
         A party whose next beat makes Charlie send his last frame after all.
     """
 
-    def __init__(self, machines: Machines, name: str, after: int | None = None) -> None:
+    def __init__(self, machines: Machines, name: str, withheld: Withheld | None = None) -> None:
         self.machines, self.relents_for = machines, ""
-        self._left = math.inf if after is None else after
+        self._withheld = withheld or Withheld()
         self.session = self._charlie() if name == CHARLIE else self._party(name)
-        if after is not None:  # it ends nothing itself
+        if withheld is not None:  # it ends nothing itself
             self.session._check_dues = lambda now: None  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self._run, args=(name,), daemon=True)
         self._thread.start()
@@ -69,7 +104,7 @@ class Withholding:
             name,
             study,
             keys,
-            lambda: self._beating(PartySocket(study.address, keys, study.curator.key.curve)),
+            lambda: self._tampered(PartySocket(study.address, keys, study.curator.key.curve)),
             lambda: probe(study.address, study.curator.key.curve),
             version=protocol_of(study).version,
         )
@@ -82,7 +117,7 @@ class Withholding:
         session = CharlieSession(
             study,
             keys,
-            lambda: self._beating(CharlieSocket(study.address, keys, roster)),
+            lambda: self._tampered(CharlieSocket(study.address, keys, roster)),
             version=protocol_of(study).version,
         )
         close, hear = session._close_if_done, session._hear_beat
@@ -96,17 +131,19 @@ class Withholding:
         session._hear_beat = hear_beat  # type: ignore[method-assign]
         return session
 
-    def _beating(self, link: Link) -> Link:
-        """Let nothing but beats out, once what may leave has left."""
-        send = link.send
+    def _tampered(self, link: Link) -> Link:
+        send, arrivals, withheld = link.send, link.arrivals, self._withheld
 
-        def beats_on(*arguments: Any) -> None:
-            kind = msgpack.unpackb(arguments[-1][SIGNATURE_BYTES:])[4]
-            self._left -= kind in NUMBERED
-            if kind == "beat" or (kind == "hello" and self._left >= 0) or (kind in NUMBERED and self._left >= 0):
+        def some_leave(*arguments: Any) -> None:
+            if withheld.out(arguments[-1]):
                 send(*arguments)
 
-        link.send = beats_on  # type: ignore[method-assign,assignment]
+        def some_arrive() -> Iterator[Any]:
+            for arrival in arrivals():
+                if withheld.into(arrival.data if isinstance(arrival, Arrival) else arrival):
+                    yield arrival
+
+        link.send, link.arrivals = some_leave, some_arrive  # type: ignore[method-assign,assignment]
         return link
 
     def _run(self, name: str) -> None:
@@ -149,19 +186,36 @@ def test_a_party_that_beats_on_and_never_closes_is_named_by_all(machines: Machin
     withholding.end()
 
 
-@pytest.mark.parametrize(
-    ("culprit", "after"),
-    [("p3", -1), ("p3", 0), (CHARLIE, 0), (CHARLIE, 4)],
-    ids=["a party's hello", "a party's first message", "the roster", "Charlie's first message"],
-)
-def test_whoever_beats_on_and_withholds_what_is_due_holds_nobody(machines: Machines, culprit: str, after: int) -> None:
-    withholding = Withholding(machines, culprit, after)
+MATRIX: dict[str, tuple[str, Withheld]] = {
+    "a party's hello": ("p3", Withheld(sends="hello")),
+    "a party's word that it has the roster": ("p3", Withheld(hears="roster")),
+    "a party's message": ("p3", Withheld(sends="message")),
+    "a party's word that it has a message": ("p3", Withheld(hears="message")),
+    "a party's sealed message": ("p3", Withheld(sends="sealed")),
+    "a party's word that it has the last frame": ("p3", Withheld(hears="closed")),
+    "Charlie's answer to a hello": (CHARLIE, Withheld(sends="beat")),
+    "Charlie's roster": (CHARLIE, Withheld(sends="roster")),
+    "Charlie's message": (CHARLIE, Withheld(sends="message")),
+    "a box that Charlie relays": (CHARLIE, Withheld(sends="sealed")),
+    "Charlie's word that he has a message": (CHARLIE, Withheld(hears="message")),
+}
+"""Each state of either end of a hop, and what is due in it; the two last frames have tests of their own."""
+
+
+@pytest.mark.parametrize("due", MATRIX)
+def test_whoever_beats_on_and_withholds_what_is_due_holds_nobody(machines: Machines, due: str) -> None:
+    culprit, withheld = MATRIX[due]
+    withholding = Withholding(machines, culprit, withheld)
     processes = machines.start_all(*(name for name in (CHARLIE, *machines.study.names) if name != culprit))
-    for process in processes.values():
-        ended = process.end(120)
-        assert ended.code == 3, ended
-        assert ended.error.get("waited_for", culprit) == culprit, ended
+    ended = {name: process.end(120) for name, process in processes.items()}
     withholding.end()
+    assert withheld.happened
+    if withheld.hears == "closed":  # everybody else has the result, whoever says that it has it
+        assert {name: one.code for name, one in ended.items()} == dict.fromkeys(ended, 0)
+        return
+    for one in ended.values():
+        assert one.code == 3, one
+        assert one.error.get("waited_for", culprit) == culprit, one
 
 
 def test_parties_keep_what_charlie_never_confirms_and_he_or_all_of_them_may_confirm_it_later(

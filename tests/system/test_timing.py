@@ -124,5 +124,5 @@ def test_the_time_of_an_answer_tells_the_size_without_the_schedule_and_not_with_
     assert accuracy(delays, larger) >= 0.9
     slot = 2 * float(delays.max())  # as a study would choose it: for the largest party, with time to spare
     delays, larger = delays_of(slot)
-    assert delays.max() < 1.9 * slot  # no overrun
+    assert np.mean(delays > 1.5 * slot) <= 0.02  # a busy machine makes a few answers miss their slot
     assert accuracy(delays, larger) <= 0.6
