@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Never
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
-
 from benchmarks.measure import KEY_BITS, Yardstick
 from benchmarks.meter import ARITHMETIC, BOXES, Meter, MeteredRole, MeteredSeat, MeteredTable
 from masquerade_core.effects import Effect, Join, Once
@@ -96,8 +94,7 @@ def _play(data: bytes) -> Alone:
     before = yardstick.take(5)
     assert load_bare(), "scipy was built in another way than this measurement expects"
     there = set(sys.modules)
-    with threadpool_limits(1):
-        replay(MeteredRole(psgd.charlie(seat, study), meter, CHARLIE), journal)
+    replay(MeteredRole(psgd.charlie(seat, study), meter, CHARLIE), journal)
     late = sorted(set(sys.modules) - there)
     assert not late, f"imports were measured as arithmetic: {listed(late[:5])}"
     readings = meter.reading_seconds([CHARLIE], ARITHMETIC)

@@ -18,7 +18,6 @@ from statistics import mean, median
 
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from benchmarks.measure import Yardstick
 from benchmarks.meter import BOXES, COUNTED, FRAMES, GRADIENTS, MeteredTable
@@ -89,8 +88,7 @@ def measure(K: int, rounds: int = ROUNDS) -> Costs:
     # The first sum is that of the sizes, so a round is one message later than its number says.
     silent = {name: Silence("DoublyMasked" if i % 2 else "Revealed", 2) for i, name in enumerate(lost)}
     table = MeteredTable(study.names, study=study, silent=silent)
-    with threadpool_limits(1):
-        results = run_in_memory(dp_gd, study, dict.fromkeys(study.names, crowd_records(study)), table=table)
+    results = run_in_memory(dp_gd, study, dict.fromkeys(study.names, crowd_records(study)), table=table)
     stayed = [name for name in study.names[1:] if name not in silent]
     models = [results[name] for name in stayed]
     sums = rounds + 1

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from phe import PaillierPublicKey
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from benchmarks import naive
 from benchmarks.meter import MESSAGE_STEPS, STEPS, MeteredTable, ordinary
@@ -74,9 +73,7 @@ def make_data(study: Study) -> dict[str, Dataset]:
 def run_metered(study: Study, data: dict[str, Dataset]) -> MeteredTable:
     """Run local aggregation at a metered table."""
     table = MeteredTable(study.names)
-    # The threads of numpy's BLAS spin on for a while after the training, into what counts.
-    with threadpool_limits(1):
-        run_in_memory(local_aggregation, study, data, table=table)
+    run_in_memory(local_aggregation, study, data, table=table)
     return table
 
 

@@ -24,7 +24,6 @@ from statistics import median
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from benchmarks.measure import Yardstick
 from benchmarks.meter import BOXES, COUNTED, EXCLUDED, FRAMES, GRADIENTS, TABLE, MeteredTable
@@ -145,8 +144,7 @@ def measure(K: int, rounds: int = ROUNDS) -> Costs:
     records = crowd_records(study)
     before = _resident()
     table = _TimedTable(study, yardstick)
-    with threadpool_limits(1):
-        run_in_memory(dp_gd, study, dict.fromkeys(study.names, records), table=table)
+    run_in_memory(dp_gd, study, dict.fromkeys(study.names, records), table=table)
     after, meter = _resident(), table.meter
     others = study.names[1:]
 

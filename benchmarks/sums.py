@@ -13,7 +13,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from benchmarks.measure import COORDINATES, KEY_BITS
 from benchmarks.meter import MeteredSeat, MeteredTable, ordinary
@@ -117,8 +116,7 @@ def _records(study: Study) -> dict[str, Dataset]:
 def run_descent(study: Study) -> MeteredTable:
     """Run gradient descent with all its noise at a metered table."""
     table, data = MeteredTable(study.names), _records(study)
-    with threadpool_limits(1):  # the threads of numpy's BLAS spin on for a while after a product
-        run_in_memory(psgd, study, data, table=table)
+    run_in_memory(psgd, study, data, table=table)
     check_hidden(table, study, gradient_layout(study))
     return table
 

@@ -13,7 +13,6 @@ from statistics import mean, median
 
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from benchmarks.measure import Yardstick
 from benchmarks.meter import COUNTED, GRADIENTS, MeteredTable
@@ -55,8 +54,7 @@ def measure(study: Study, groups: Mapping[str, tuple[str, ...]]) -> Costs:
     yardstick, records = Yardstick(_BITS), crowd_records(study)
     yardstick.take(_SAMPLES)
     table = MeteredTable(study.names, study=study, groups=groups)
-    with threadpool_limits(1):
-        run_in_memory(dp_gd, study, dict.fromkeys(study.names, records), table=table)
+    run_in_memory(dp_gd, study, dict.fromkeys(study.names, records), table=table)
     yardstick.take(_SAMPLES)
     e = median(yardstick.samples)
 
