@@ -15,7 +15,7 @@ from masquerade.reproduce.bands import Report, Row, mean_and_error
 from masquerade.reproduce.hamm_runs import (
     CLASSES,
     KINDS,
-    crossing,
+    crossed,
     curve,
     curves,
     published_sensitivity,
@@ -191,9 +191,8 @@ def _curve_rows(found: _Found) -> list[Row]:
         for method, kind in curves()
         for inverse in _INVERSES
     ]
-    indiv = float(found["indiv"].mean())
     rows += [
-        Row(_UNTIL, f"{method}, {kind}", crossing(curve(found, f"{method} {kind}", _INVERSES, method), indiv))
+        Row(_UNTIL, f"{method}, {kind}", *crossed(found, f"{method} {kind}", _INVERSES, found["indiv"].mean(axis=1)))
         for method, kind in curves()
         if method != "vote"
     ]

@@ -86,7 +86,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "kang": {
         "1": Figure(
             kang_figure_1,
-            4,
+            10,
             2019,
             "at least one folder with a data set of the paper, such as adult",
             title="weighted and plain averages of noisy descents, by epsilon",
@@ -95,7 +95,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
         ),
         "2": Figure(
             kang_figure_2,
-            4,
+            10,
             2019,
             "the folder breast-cancer-wisconsin or creditcard-balanced946",
             title="the same, by how unevenly records lie",
@@ -115,7 +115,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
         ),
         "3": Figure(
             hamm_figure_3,
-            10,
+            50,
             2016,
             "KDD Cup 1999's kddcup.data_10_percent and corrected",
             title="votes of 5,000 to 20,000 parties, network intrusion",
