@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade.originals import Table
-from masquerade.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_runs
+from masquerade.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_pl, kang_runs
 from masquerade.reproduce.kang_cells import BEST, SHARE, over_u
 from masquerade.reproduce.kang_data import _coordinates, one_hot
 from masquerade.reproduce.kang_found import Found
@@ -61,7 +61,7 @@ def test_local_descents_are_the_protocol_s_without_noise_and_with_it(monkeypatch
     theta = local_descents(parts, sds, T, 2, SimulationRng(1, "descents"))
     assert theta.shape == (4, 3, 5, 5)
     same = SimulationRng(1, "descents")
-    z = np.array([kang_runs._normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
+    z = np.array([kang_runs.normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
     unit = float(1 << local_descent.FRACTION_BITS)
     for j, (name, n) in enumerate(zip(study.names, sizes, strict=True)):
         for column in range(5):
@@ -84,7 +84,7 @@ def test_gradient_perturbation_is_one_theta_for_all_with_one_noise_a_round(*, si
         same = SimulationRng(1, "gathered")
 
         def normals(shape: tuple[int, ...], same: SimulationRng = same) -> _Array:
-            return kang_runs._normals(same, math.prod(shape)).reshape(shape)
+            return kang_runs.normals(same, math.prod(shape)).reshape(shape)
 
         expected = kang_oracle.gradient_perturbation(parts, sd, rounds, draws, normals)
         columns = slice(1 + (which - 1) * draws, 1 + which * draws) if which else slice(0, 1)
@@ -103,7 +103,7 @@ def test_the_oracle_s_local_descents_are_the_figure_s() -> None:
 
 
 def test_normals_are_normal() -> None:
-    z = kang_runs._normals(SimulationRng(7, "normals"), 40_001)
+    z = kang_runs.normals(SimulationRng(7, "normals"), 40_001)
     assert len(z) == 40_001
     assert stats.kstest(z, stats.norm.cdf).pvalue > 1e-6
     assert abs(float(np.corrcoef(z[:20_000], z[20_000:40_000])[0, 1])) < 0.04
@@ -383,6 +383,43 @@ def test_a_method_that_is_not_where_the_other_program_has_it_is_seen(
             cells[f"{method}, eps = {eps:g}"] = level + 1e-3 * rng.standard_normal((20, 5, 2))
     rows = kang_epsilon._banded("BC", Found(cells, "eps"))
     assert {row.name for row in rows if not row.broken and not row.holds} == outside
+
+
+# --- The loss that is not convex ---------------------------------------------------------
+
+
+def test_a_descent_on_the_sigmoid_is_that_of_a_few_lines_and_its_ratio_is_the_condition_s() -> None:
+    records = _records(200, 3)
+    Z = records.X * records.y[:, None]
+    eps, draws = 0.5, 2
+    same = SimulationRng(1, "PL")
+    expected = kang_oracle.sigmoid_gaps(
+        Z, eps, draws, lambda shape: kang_runs.normals(same, math.prod(shape)).reshape(shape)
+    )
+    best = np.zeros(3)
+    for _ in range(20_000):
+        best -= kang_pl._gradient(Z, best) / kang_pl._SMOOTH
+    least = float(kang_pl._value(Z, best))
+    sds = np.full(draws, sigma(kang_pl.setting_of(eps), len(Z)))
+    found, ratio = kang_pl._descend(Z, np.zeros((3, draws)), sds, SimulationRng(1, "PL"), least)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)  # its 1/L is rounded: 1e-7 of a step
+    first = kang_pl._gradient(Z, np.zeros(3))
+    assert 0 < ratio <= (first @ first) / (2 * (0.5 - least)) + 1e-12
+    h, w = 1e-5, -best
+    columns = [(kang_pl._gradient(Z, w + h * e) - kang_pl._gradient(Z, w - h * e)) / (2 * h) for e in np.eye(3)]
+    assert kang_pl._least_eigenvalue(Z, w) == pytest.approx(np.linalg.eigvalsh(np.array(columns))[0], abs=1e-6)
+    assert kang_pl._least_eigenvalue(Z, w) < 0
+
+
+def test_the_figure_of_the_loss_that_is_not_convex(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kang_pl, "_PARTITIONS", 3)
+    report = kang_pl.figure_pl(2, 1, one_after_another, directory)
+    rows = {row.name: row for row in report.rows}
+    assert rows["least eigenvalue of the Hessian"].value < 0 < rows["mu on the noisy paths"].value
+    for eps in kang_pl.EPSILONS:
+        assert 0 < rows[f"eps = {eps:g}: measured"].value < rows[f"eps = {eps:g}: bound"].value
+    assert [row.name for row in report.rows if row.broken] == ["gap: no noise", "gap: half of the noise"] * 2
+    assert kang_pl.figure_pl(2, 1, _elsewhere, directory) == report
 
 
 def test_tables_become_records_in_the_unit_ball() -> None:

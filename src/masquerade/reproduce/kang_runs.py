@@ -26,6 +26,7 @@ __all__ = [
     "gathered_descent",
     "local_descents",
     "losses",
+    "normals",
     "party_sizes",
     "random_sizes",
     "sigma",
@@ -151,7 +152,7 @@ def local_descents(
     noise = np.zeros((len(parts), d, 1, columns), dtype=kind)
     for _ in range(rounds):
         if draws:
-            z = _normals(rng, len(parts) * d * draws).reshape(len(parts), d, draws)
+            z = normals(rng, len(parts) * d * draws).reshape(len(parts), d, draws)
             scaled = z[:, :, None, :] * sds.T[:, None, :, None]
             noise[..., 1:] = scaled.reshape(len(parts), d, 1, -1)
         gradient = np.zeros_like(theta)
@@ -205,7 +206,7 @@ def _single_slopes(margins: _Floats) -> _Floats:
     return np.divide(-1, margins, out=margins)
 
 
-def _normals(rng: Rng, count: int) -> _Array:
+def normals(rng: Rng, count: int) -> _Array:
     """Return independent standard normals; of uniforms in (0, 1] on a grid of 2^-53."""
     pairs = (count + 1) // 2
     bits = np.frombuffer(rng.bytes(16 * pairs), dtype="<u8").reshape(2, pairs)

@@ -89,13 +89,15 @@ def judged(
     table, name : str
     values : ndarray, shape (sets, draws)
     expected : Reference or None
-        Without one, nothing is checked.
+        Without one, or with a single set, nothing is checked.
     broken : dict of ndarray
         The draws of programs with a known mistake, by what is wrong with them. The band must catch each of them.
     unseen : dict of ndarray, optional
         The same for mistakes that this quantity cannot show. Their rows say how seldom the band would catch them.
     note : str
     """
+    if len(values) < 2:  # noqa: PLR2004 - one set has no standard error
+        return [Row(table, name, float(values.mean()), note=note)]
     found = Measured.of(values)
     if expected is None:
         return [Row(table, name, found.mean, found.error, note=note)]
