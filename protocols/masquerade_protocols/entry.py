@@ -237,6 +237,9 @@ class Protocol:
     beside_the_paper : callable or None
         (study) -> which of the paper's steps such a run takes, and what the paper's noise would be: sentences for the
         end of a demonstration. None where there is nothing to say.
+    theorems : str
+        The module whose function ``theorems`` takes a study and returns the paper's bounds on how good the model is.
+        It is loaded when they are asked for: a run needs none of them. Empty where the paper has no such theorem.
     meaning : int
         A number that is raised whenever the same draws no longer lead to the same messages and the same release. A test
         compares it with known answers.
@@ -279,6 +282,7 @@ class Protocol:
     spends: Callable[[Study], Spending] = _its_target
     sum_lengths: Callable[[Study], Collection[int]] = _makes_no_sums
     beside_the_paper: Callable[[Study], str] | None = None
+    theorems: str = ""
     meaning: int = 1
 
     @property
