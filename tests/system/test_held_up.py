@@ -22,7 +22,7 @@ from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
-from masquerade_host.transport import Arrival, CharlieSocket
+from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
 from tests.processes import Machines
 
@@ -61,27 +61,26 @@ class Withheld:
 
     def out(self, data: bytes) -> bool:
         """Say whether a frame leaves."""
-        return self._passes(data, self.sends)
+        return not self.sends or self._passes(kind_of(data), self.sends)
 
     def into(self, data: bytes | None) -> bool:
         """Say whether a frame is taken."""
-        return data is None or self._passes(data, self.hears)
+        return data is None or not self.hears or self._passes(kind_of(data), self.hears)
 
-    def _passes(self, data: bytes, kind: str) -> bool:
-        found = kind_of(data)
+    def _passes(self, found: str, kind: str) -> bool:
         self.happened |= found == kind
-        return not (self.happened and kind) or (found == "beat" != kind)
+        return not self.happened or (found == "beat" and kind != "beat")
 
 
 class Withholding:
-    """A participant in this process that takes part as it should, and never sends the last frame of its own.
+    """A participant in this process that takes part as it should, and withholds; if nothing else, its last frame.
 
     Parameters
     ----------
     machines : Machines
     name : str
     withheld : Withheld, optional
-        What it withholds beside that.
+        What it withholds in place of its last frame, or before that.
 
     Attributes
     ----------
@@ -108,7 +107,8 @@ class Withholding:
             lambda: probe(study.address, study.curator.key.curve),
             version=protocol_of(study).version,
         )
-        session._close = lambda: None  # type: ignore[method-assign]
+        if self._withheld.hears != "closed":
+            session._close = lambda: None  # type: ignore[method-assign]
         return session
 
     def _charlie(self) -> CharlieSession:
@@ -140,7 +140,8 @@ class Withholding:
 
         def some_arrive() -> Iterator[Any]:
             for arrival in arrivals():
-                if withheld.into(arrival.data if isinstance(arrival, Arrival) else arrival):
+                data: bytes | None = arrival if isinstance(arrival, bytes) else getattr(arrival, "data", None)
+                if withheld.into(data):
                     yield arrival
 
         link.send, link.arrivals = some_leave, some_arrive  # type: ignore[method-assign,assignment]
