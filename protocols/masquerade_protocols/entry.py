@@ -220,6 +220,9 @@ class Protocol:
         clause for the comment in a new study's file.
     learns_from_hundreds : bool
         Whether it learns something from a few hundred records. Otherwise a demonstration simulates thousands.
+    protects_parties : bool
+        Whether what is protected is a party with all that it has, so that few parties can learn next to nothing. A
+        demonstration then has hundreds of parties.
     no_retries : str
         Why it cannot make a sum again without a party that fell silent, as a clause; empty where it can.
     dearest : callable or None
@@ -275,6 +278,7 @@ class Protocol:
     measures: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
+    protects_parties: bool = False
     no_retries: str = "a sum of it that is made again would carry the same noise, or none"
     dearest: Callable[[Study], Fraction] | None = None
     opens_sizes: Callable[[Study], bool] = lambda _: True

@@ -156,6 +156,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         proven_section=ties or "# There is nothing to choose: the noise follows from the privacy target.\n",
         multiclass=True,
         classifiers=True,
+        protects_parties=True,
         auxiliary=True,
         regularization_note='the larger, the simpler the model; with "paper" noise also the less noise',
     )
