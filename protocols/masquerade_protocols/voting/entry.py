@@ -157,6 +157,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         multiclass=True,
         classifiers=True,
         auxiliary=True,
+        theorems="masquerade_protocols.voting.theorems",
         regularization_note='the larger, the simpler the model; with "paper" noise also the less noise',
     )
 
