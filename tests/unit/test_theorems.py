@@ -17,10 +17,14 @@ from masquerade.reproduce.measured import measured
 from masquerade_core.learning import theorems as common
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.losses import LOGISTIC, LOSSES, objective
+from masquerade_core.privacy.noise.objective_perturbation import sigma_star
 from masquerade_core.privacy.noise.output_perturbation import classifier_norm_bound
 from masquerade_core.study import Study
 from masquerade_protocols import entry_of, theorems_of
+from masquerade_protocols.blocks import descent_theorems as kang
+from masquerade_protocols.blocks import objective_theorems as rajkumar
 from masquerade_protocols.local_aggregation import theorems as pathak
+from masquerade_protocols.voting import theorems as hamm
 from tests.statement_studies import studies
 
 _Array = NDArray[np.float64]
@@ -148,6 +152,132 @@ def test_theorem_4_2_does_not_hold_for_parties_whose_records_differ_in_kind() ->
 def test_pathaks_smoothness_is_below_the_objectives_where_lambda_exceeds_three_quarters() -> None:
     for lam, enough in ((0.7, True), (0.8, False)):
         assert (common.smoothness(LOGISTIC, 2 * lam) <= lam + 1) == enough
+
+
+# --- Rajkumar and Agarwal ------------------------------------------------------------------
+
+
+def test_rajkumars_bounds_have_the_values_that_a_hand_works_out() -> None:
+    """The chi-square law with two degrees has the quantile -2 log .05 = 5.991465."""
+    assert rajkumar.t_hat(2, 3.0) == pytest.approx(53.923181, abs=1e-5)  # 9 x 5.991465
+    assert rajkumar.theorem_5_1(53.923181, 100, 0.5, 0.25) == pytest.approx(0.00808848, abs=1e-7)  # .75 x T/5000
+    assert rajkumar.proposition_5_2(3, 0.5, 0.1) == pytest.approx(248.3254, abs=1e-3)  # 36 x 2.302585 x 2.995732
+    assert rajkumar.theorem_5_3(4.0, 100, 0.5, 0.25, kappa=2.0) == pytest.approx(
+        0.244775, abs=1e-6
+    )  # sqrt(2 x 2.9957/100)
+    assert rajkumar.theorem_5_3(1e4, 100, 0.5, 0.25, kappa=2.0) == pytest.approx(2.0)  # 2 x 100/100
+    assert rajkumar.theorem_5_3(4.0, 100, 0.01, 0.25, kappa=2.0) == pytest.approx(0.5)  # 2 x .25/1
+    assert rajkumar.proved_excess(20.0, 100, 0.5) == pytest.approx(0.04)  # .2^2/1
+    assert rajkumar.proved_excess(20.0, 100, 0.5, 0.5) == pytest.approx(0.64)  # (.2 + .5 x 1.2)^2
+
+
+@pytest.mark.parametrize("Delta", [0.0, 0.3])
+def test_theorem_5_1_and_what_is_proved_of_it_hold_in_simulated_runs(Delta: float) -> None:
+    N, Lambda, sigma, generator = 300, 0.2, 20.0, np.random.default_rng(2)
+    X, y = _records(1, N)
+    least = objective(fit(X, y, Lambda), X, y, Lambda)
+    etas = generator.normal(scale=sigma, size=(300, D))
+    excess = [objective(fit(X, y, Lambda, linear=eta / N, extra=Delta), X, y, Lambda) - least for eta in etas]
+    found, T = float(np.quantile(excess, 0.95)), rajkumar.t_hat(D, sigma)
+    proved = rajkumar.proved_excess(math.sqrt(T), N, Lambda, Delta)
+    assert found <= proved
+    if Delta == 0:
+        assert proved / 4 < found
+        assert proved <= rajkumar.theorem_5_1(T, N, Lambda, 0.25)
+
+
+@pytest.mark.parametrize("d", [1, 10, 124])
+@pytest.mark.parametrize("delta", [1e-6, 0.05, 0.36])
+@pytest.mark.parametrize("eps", [0.05, 1.0, 8.0])
+def test_the_constant_of_proposition_5_2_is_enough(d: int, delta: float, eps: float) -> None:
+    T, order = rajkumar.t_hat(d, sigma_star(d, eps, delta)), rajkumar.proposition_5_2(d, eps, delta)
+    assert (100 + 20 * eps / (d * math.log(1 / delta))) * order >= T
+
+
+@pytest.mark.parametrize("N", [1_000, 10**6])
+@pytest.mark.parametrize("T", [1.0, 1e6])
+@pytest.mark.parametrize("eps", [0.01, 1.0])
+def test_theorem_5_3_follows_from_its_own_steps_with_our_kappa(N: int, T: float, eps: float) -> None:
+    tau = rajkumar.theorem_5_3(T, N, eps, 0.25)
+    steps = 2 * rajkumar.proved_excess(math.sqrt(T), N, tau) + common.generalisation_term(tau, N) + tau / 2
+    assert steps <= tau
+    assert 2 * math.log1p(0.25 / (N * tau)) <= 2 / rajkumar.KAPPA * eps  # so Delta = 0, and eps~ is nearly eps
+
+
+# --- Kang, Liu and Wang ---------------------------------------------------------------------
+
+
+def test_kangs_bounds_have_the_values_that_a_hand_works_out() -> None:
+    assert kang.inequality_11(0.5, 2, 3, 0.2, 0.1, 0.4) == pytest.approx(0.88125)  # .75^2/2 + 3 x .04/.2
+    assert kang.order(2, 1.0, 0.1, 100, 0.5) == pytest.approx(0.00848304, abs=1e-7)  # 2 x 2.302585 x 4.605170/2500
+    assert kang.proved_descent(0.5, 2, 2.5, 3, 0.2, 0.1, 0.4) == pytest.approx(0.54375)  # .28125 + .4375 x .6
+    assert kang.proved_descent(0.5, 2, 2.6, 3, 0.2, 0.1, 0.4) is None
+    assert kang.proved_average(1, 1.0, 1, 0.0, 0.5, 1.0, 2.0) == pytest.approx(12.5)  # (1 + 4)^2/2
+    assert kang.proved_average(1, 1.0, 4, 0.5, 0.5, 1.0, 0.0) == pytest.approx(0.5)  # noise alone: 4 x .25/2
+    assert kang.proved_average(1, 1.4, 1, 0.0, 0.5, 1.0, 2.0) is None
+
+
+def _descended(X: _Array, y: _Array, Lambda: float, eta: float, T: int, noise: _Array) -> _Array:
+    """Descend for every column of noise at once; noise has the shape (T, d, runs)."""
+    theta = np.zeros(noise.shape[1:])
+    for z in noise[:T]:
+        slopes = LOGISTIC.derivative(y[:, None] * (X @ theta)) * y[:, None]
+        theta = theta - eta * (X.T @ slopes / len(y) + Lambda * theta + z)
+    return theta
+
+
+@pytest.mark.parametrize("T", [3, 200])
+@pytest.mark.parametrize("part", [1.0, 0.3])
+def test_kangs_inequality_holds_for_one_descent_on_all_records(T: int, part: float) -> None:
+    Lambda, sigma, generator = 0.05, 0.3, np.random.default_rng(8)
+    X, y = _records(4, 200)
+    L = common.smoothness(LOGISTIC, Lambda)
+    least = objective(fit(X, y, Lambda), X, y, Lambda)
+    start = objective(np.zeros(D), X, y, Lambda) - least
+    found = _descended(X, y, Lambda, part / L, T, generator.normal(scale=sigma, size=(T, D, 200)))
+    mean = float(np.mean([objective(theta, X, y, Lambda) - least for theta in found.T]))
+    proved = kang.proved_descent(start, T, part / L, D, sigma, Lambda, L)
+    assert proved is not None
+    assert proved / 30 < mean <= proved
+    if part == 1:
+        assert proved <= kang.inequality_11(start, T, D, sigma, Lambda, L)
+
+
+def test_kangs_inequality_does_not_hold_for_an_average_and_what_is_proved_of_it_does() -> None:
+    """Two parties whose records differ in kind, and no noise: (11) goes to 0, and the excess of the average stays."""
+    Lambda, T, n = 0.02, 2_000, 50
+    L = common.smoothness(LOGISTIC, Lambda)
+    parties = ((np.ones((n, 1)), np.ones(n)), (np.full((n, 1), 0.1), -np.ones(n)))
+    X, y = np.concatenate([parties[0][0], parties[1][0]]), np.concatenate([parties[0][1], parties[1][1]])
+    theta = np.mean([_descended(u, v, Lambda, 1 / L, T, np.zeros((T, 1, 1))) for u, v in parties], axis=0)[:, 0]
+    found = objective(theta, X, y, Lambda) - objective(fit(X, y, Lambda), X, y, Lambda)
+    assert kang.inequality_11(common.zeros_excess(LOGISTIC, Lambda), T, 1, 0.0, Lambda, L) < 1e-9
+    proved = kang.proved_average(T, 1 / L, 1, 0.0, Lambda, L, math.sqrt(2 * math.log(2) / Lambda))
+    assert proved is not None
+    assert 0.01 < found <= proved
+
+
+# --- Hamm, Cao and Belkin --------------------------------------------------------------------
+
+
+def test_hamms_bounds_have_the_values_that_a_hand_works_out() -> None:
+    """M = 2, d = 2, lambda = 1/2, c = 1/4, eps = 1: lambda M eps = 1, and log(d/delta)^2 = 13.607832."""
+    assert hamm.lemma_6(2, 2, 0.5, 0.25, 1.0) == pytest.approx(81.646990, abs=1e-4)  # 2 x 4 x .75 x 13.607832
+    assert hamm.theorem_4(2, 100, 2, 0.5, 0.25, 1.0) == pytest.approx(174.742615, abs=1e-4)  # + 16 x 34.995732/50 + 1/4
+    assert hamm.lemma_6(1, 2, 0.5, 0.25, 1.0) == pytest.approx(4 * 81.646990, abs=1e-3)
+
+
+def test_hamms_lemma_and_what_is_proved_of_it_hold_in_simulated_runs() -> None:
+    lam, M, eps, generator = 0.1, 20, 1.0, np.random.default_rng(6)
+    X, y = _records(7, 300)
+    best = fit(X, y, lam)
+    least = objective(best, X, y, lam)
+    directions = generator.normal(size=(400, D))
+    lengths = generator.gamma(D, 2 / (M * lam * eps), size=(400, 1))
+    etas = directions / np.linalg.norm(directions, axis=1)[:, None] * lengths
+    found = float(np.quantile([objective(best + eta, X, y, lam) - least for eta in etas], 0.95))
+    proved = hamm.proved_excess(M * lam * eps / 2, D, lam, 0.25)
+    assert proved / 6 < found <= proved <= hamm.lemma_6(M, D, lam, 0.25, eps)
 
 
 # --- Every study ---------------------------------------------------------------------------

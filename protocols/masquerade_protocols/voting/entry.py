@@ -158,6 +158,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         classifiers=True,
         protects_parties=True,
         auxiliary=True,
+        theorems="masquerade_protocols.voting.theorems",
         regularization_note='the larger, the simpler the model; with "paper" noise also the less noise',
     )
 
