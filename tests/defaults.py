@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from pydantic import BaseModel
+
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study
@@ -25,7 +27,7 @@ from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, entry_named, state
 PARTIES = 5
 _REFUTED = frozenset({"noisy-gradient", "decaying-budget"})  # their own paper rejects them, and no page is theirs
 MARK = re.compile(r"<!--\s+default:\s+(.*?)\s+-->", re.DOTALL)
-_SECTIONS = {"study": StudySection, "dropouts": Dropouts}
+_SECTIONS: dict[str, type[BaseModel]] = {"study": StudySection, "dropouts": Dropouts}
 _YES_NO = {True: "yes", False: "no"}
 
 

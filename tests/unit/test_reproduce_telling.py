@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from masquerade.reproduce.bands import POWER
-from masquerade.reproduce.telling import FALSE_ALARM, Measured, band, judged, power, reference
+from masquerade.reproduce.telling import FALSE_ALARM, Mean, band, judged, power, reference
 
 _RUNS = 40_000
 
@@ -23,9 +23,9 @@ def test_a_right_program_leaves_the_band_once_in_a_thousand_runs(old: int, new: 
     means = _means(rng, 0.0, old)
     errors = np.sqrt(rng.chisquare(old - 1, _RUNS) / (old - 1) / old)
     found = _means(rng, 0.0, new)
-    low, high = band(Measured(0.0, 1.0, old), new)
+    low, high = band(Mean(0.0, 1.0, old), new)
     assert low == -high
-    np.testing.assert_allclose(band(Measured(2.0, 3.0, old), new), (2 + 3 * low, 2 + 3 * high))
+    np.testing.assert_allclose(band(Mean(2.0, 3.0, old), new), (2 + 3 * low, 2 + 3 * high))
     out = int((np.abs(found - means) > high * errors).sum())
     # A binomial count of 40 +- 6.3; a normal quantile in place of Student's gives 140 and more at 20 sets.
     assert FALSE_ALARM * _RUNS - 26 <= out <= FALSE_ALARM * _RUNS + 26
@@ -33,21 +33,21 @@ def test_a_right_program_leaves_the_band_once_in_a_thousand_runs(old: int, new: 
 
 def test_the_power_is_the_share_of_runs_outside() -> None:
     rng = np.random.default_rng(4)
-    edges, wrong = (-0.8, 0.8), Measured(1.1, 1 / np.sqrt(20), 20)
+    edges, wrong = (-0.8, 0.8), Mean(1.1, 1 / np.sqrt(20), 20)
     found = _means(rng, 1.1, 20)
     assert power(edges, wrong) == pytest.approx(((found < -0.8) | (found > 0.8)).mean(), abs=0.01)
-    assert power(edges, Measured(0.7, 0.0, 20)) == 0
-    assert power(edges, Measured(-0.9, 0.0, 20)) == 1
+    assert power(edges, Mean(0.7, 0.0, 20)) == 0
+    assert power(edges, Mean(-0.9, 0.0, 20)) == 1
 
 
 def test_a_mean_of_draws_has_the_error_of_its_sets() -> None:
-    found = Measured.of(np.array([[1.0, 3.0], [5.0, 7.0], [0.0, 2.0]]))
+    found = Mean.of(np.array([[1.0, 3.0], [5.0, 7.0], [0.0, 2.0]]))
     assert (found.mean, found.sets) == (3.0, 3)
     assert found.error == pytest.approx(np.std([2, 6, 1], ddof=1) / np.sqrt(3))
 
 
 def test_a_mistake_must_be_caught_surely_unless_it_is_said_to_be_unseen() -> None:
-    expected = Measured(0.0, 0.1, 20)
+    expected = Mean(0.0, 0.1, 20)
     draws = np.random.default_rng(5).standard_normal((20, 4)) * 0.3
     edge = band(expected, 20)[1]
     near, far = draws - draws.mean() + edge + 0.02, draws + 10 * edge

@@ -17,7 +17,7 @@ from masquerade.reproduce.kang_found import folders
 from masquerade.reproduce.kang_runs import Setting, Split, normals, sigma
 from masquerade.reproduce.panels import Panel, Series
 from masquerade.reproduce.tasks import RunTasks, Task
-from masquerade.reproduce.telling import Measured, judged, reference
+from masquerade.reproduce.telling import Mean, judged, reference
 from masquerade_core.learning.losses import SIGMOID
 from masquerade_core.rng import SimulationRng
 
@@ -161,14 +161,14 @@ def _bounds(found: Cells) -> list[Row]:
     for eps in EPSILONS:
         measured, bound = float(found[f"eps = {eps:g}"].mean()), _bound(found, eps)
         rows += [
-            Row(_BOUND, f"eps = {eps:g}: measured", measured, Measured.of(found[f"eps = {eps:g}"]).error),
+            Row(_BOUND, f"eps = {eps:g}: measured", measured, Mean.of(found[f"eps = {eps:g}"]).error),
             Row(_BOUND, f"eps = {eps:g}: bound", bound, note=f"{bound / measured:.0f} times what was measured"),
         ]
     return rows
 
 
 def _panel(found: Cells) -> Panel:
-    each = [Measured.of(found[f"eps = {eps:g}"]) for eps in EPSILONS]
+    each = [Mean.of(found[f"eps = {eps:g}"]) for eps in EPSILONS]
     series = (
         Series("gap after T rounds", EPSILONS, [one.mean for one in each], [one.error for one in each]),
         Series("Theorem 3", EPSILONS, [_bound(found, eps) for eps in EPSILONS], claimed=True),

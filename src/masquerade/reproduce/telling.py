@@ -18,7 +18,7 @@ from scipy import stats
 
 from masquerade.reproduce.bands import Row
 
-__all__ = ["FALSE_ALARM", "Measured", "Reference", "band", "judged", "power", "reference"]
+__all__ = ["FALSE_ALARM", "Mean", "Reference", "band", "judged", "power", "reference"]
 
 FALSE_ALARM = 0.001
 """How often a right program may leave a band."""
@@ -27,7 +27,7 @@ _Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Measured:
+class Mean:
     """A mean of independent sets: other data, other noise.
 
     Parameters
@@ -43,13 +43,13 @@ class Measured:
     sets: int
 
     @classmethod
-    def of(cls, values: _Array) -> "Measured":
+    def of(cls, values: _Array) -> "Mean":
         """Return the mean over everything, of draws of shape (sets, draws) or (sets,)."""
         means = values.reshape(len(values), -1).mean(axis=1)
         return cls(float(means.mean()), float(means.std(ddof=1) / sqrt(len(means))), len(means))
 
 
-Reference = Measured
+Reference = Mean
 """What an independent program reached."""
 
 
@@ -64,7 +64,7 @@ def band(expected: Reference, sets: int) -> tuple[float, float]:
     return expected.mean - half, expected.mean + half
 
 
-def power(edges: tuple[float, float], found: Measured) -> float:
+def power(edges: tuple[float, float], found: Mean) -> float:
     """Return the probability that another run of this variant lies outside the band."""
     if found.error == 0:
         return float(not edges[0] <= found.mean <= edges[1])
@@ -98,16 +98,16 @@ def judged(
     """
     if len(values) < 2:  # noqa: PLR2004 - one set has no standard error
         return [Row(table, name, float(values.mean()), note=note)]
-    found = Measured.of(values)
+    found = Mean.of(values)
     if expected is None:
         return [Row(table, name, found.mean, found.error, note=note)]
     edges = band(expected, found.sets)
     rows = [Row(table, name, found.mean, found.error, *edges, note=note)]
     for mistake, draws in broken.items():
-        wrong = Measured.of(draws)
+        wrong = Mean.of(draws)
         rows.append(Row(table, f"{name}: {mistake}", wrong.mean, wrong.error, *edges, True, power=power(edges, wrong)))
     for mistake, draws in (unseen or {}).items():
-        wrong = Measured.of(draws)
+        wrong = Mean.of(draws)
         said = f"not seen here: power {power(edges, wrong):.2f}"
         rows.append(Row(table, f"{name}: {mistake}", wrong.mean, wrong.error, note=said))
     return rows
