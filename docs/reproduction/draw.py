@@ -62,11 +62,6 @@ BESIDE: dict[str, list[tuple[str, str, str]]] = {
         ("W is better than J", "Figure 1, m = 32: means over epsilon of differences", "{}, W - J"),
         ("W is similar to C", "Figure 1, m = 32: means over epsilon of differences", "{}, W - C"),
     ],
-    "kang-2": [
-        ("at u = 1, W is similar to J", "C3: {}", "W(1) - J(1)"),
-        ("W is steady in u", "C3: {}", "W(1) - W(5)"),
-        ("J falls rapidly with u, or fluctuates", "C3: {}", "J(1) - J(5)"),
-    ],
     "hamm-2016-3": [
         (
             "soft is nearly as good as batch until 1/eps = 10 or so",
@@ -77,7 +72,7 @@ BESIDE: dict[str, list[tuple[str, str, str]]] = {
     ],
 }
 """A sentence of the paper; the stored table and row that it is held against. {} goes through the small data sets."""
-_SETS = ("BC", "Credit")
+_SETS = ("BC",)
 
 
 def stored(stem: str) -> list[Row]:

@@ -201,20 +201,19 @@ def _banded(name: str, found: Found) -> list[Row]:
         (
             "J",
             J,
-            {no: quiet("J"), half: middle("J", 2), "U min in its place": middle("U min")},
-            {"a random classifier": chance},
+            {no: quiet("J")},
+            {half: middle("J", 2), "U min in its place": middle("U min"), "a random classifier": chance},
         ),
-        ("C", C, {no: quiet("C"), half: middle("C", 2), "a random classifier": chance}, {}),
+        ("C", C, {no: quiet("C"), "a random classifier": chance}, {half: middle("C", 2)}),
         (
             "W - J",
             W - J,
+            {no: quiet("W") - quiet("J"), "noise of n_j": middle("W own") - J, "a random classifier": 0 * W},
             {
-                no: quiet("W") - quiet("J"),
+                half: middle("W", 2) - middle("J", 2),
+                "a plain average": middle("U") - J,
                 "U min in J's place": W - middle("U min"),
-                "noise of n_j": middle("W own") - J,
-            }
-            | {"a random classifier": 0 * W},
-            {half: middle("W", 2) - middle("J", 2), "a plain average": middle("U") - J},
+            },
         ),
         (
             "W - C",

@@ -171,7 +171,7 @@ def _banded(errors: _Errors, eps: float) -> Iterator[Row]:
 
 def _pairs(errors: _Array) -> _Array:
     """Return the mean over the folds, which are fixed, and over each draw and its mirror image; shape (draws, 1)."""
-    return errors.reshape(len(errors), 2, -1).mean(axis=(0, 1))[:, None]
+    return np.asarray(errors.reshape(len(errors), 2, -1).mean(axis=(0, 1))[:, None])
 
 
 def _open_rows(errors: _Errors) -> Iterator[Row]:
