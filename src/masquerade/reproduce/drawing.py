@@ -118,8 +118,10 @@ def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Pa
 def _finish(path: Path) -> None:
     """Give an SVG a second look for dark pages, and leave out spaces and digits that nobody sees."""
     drawn = re.sub(r"\s*\n\s*", " ", path.read_text(encoding="utf-8")).replace("> <", "><")
-    drawn = re.sub(r'="[^"]*"', lambda found: re.sub(r"(\d\.\d)\d+", r"\1", found[0]).replace(": ", ":"), drawn)
-    drawn = drawn.replace("; ", ";").replace(' "', '"')
+    drawn = re.sub(
+        r'="[^"]*"', lambda found: re.sub(r"(\d\.\d)\d+", r"\1", found[0]).replace(": ", ":").replace(' "', '"'), drawn
+    )
+    drawn = re.sub(r"<!DOCTYPE[^>]*>", "", drawn).replace("; ", ";")
     drawn = re.sub(r' id="(?![mp][0-9a-f]{10}")[^"]*"', "", drawn)
     drawn = re.sub(r'(<use [^>]*?) style="[^"]*"', r"\1", drawn)  # what it repeats has the same look
     drawn = re.sub(r' transform="rotate\(-0 [^"]*"', "", drawn)
