@@ -12,6 +12,7 @@ from masquerade_protocols.registry import (
     protocol_of,
     register,
     statement_of,
+    theorems_of,
 )
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "protocol_of",
     "register",
     "statement_of",
+    "theorems_of",
 ]

@@ -11,7 +11,7 @@ Charlie shows all contributions, under his signature. A party could sign a secon
 what parties show in their own files counts only if Charlie's signed receipt is for exactly that.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from masquerade_core.crypto.boxes import SigningKey, verify
@@ -201,7 +201,7 @@ def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
     refused = any(file.refused_sum for file in files)
     try:
         told = _of_lengths(study, shown) or _two_stories(shown) or _of_double_masks(study)
-        culprit, found, suspects = told or _of_proof(study, shown) or _judged(study, shown)
+        culprit, found, suspects = told or _of_proof(study, shown, files) or _judged(study, shown)
     except ProtocolViolation as error:  # a body that its signer should not have sent
         culprit, found, suspects = error.peer, (error.message,), ()
     if not culprit and not refused:
@@ -280,7 +280,7 @@ def _judged(study: Study, shown: _Shown) -> Findings:
     return _of(blame_of_sum(last, given), last.round, tuple(given), "", shown.absent)
 
 
-def _of_proof(study: Study, shown: _Shown) -> Findings | None:
+def _of_proof(study: Study, shown: _Shown, files: Collection[Evidence]) -> Findings | None:
     """Judge the proof of all openings, if it was told: then all sums had passed their own checks before."""
     told = [frame.body for frame, _ in shown.told if frame.type == "OpeningProof"]
     if not told or study.crypto.sum != "paillier":
@@ -291,7 +291,14 @@ def _of_proof(study: Study, shown: _Shown) -> Findings | None:
     said = f"all sums passed their checks, but not the proof at the end: {study.lead} opened another total or spoilt it"
     if sent is not None:
         said += ", for Charlie passed on what the lead signed. Or he told the others another total than the lead"
-    return Findings("", (f"{said}. Nobody can tell which",), (study.lead, CHARLIE))
+    witnesses = [
+        file for file in files if file.participant not in (study.lead, CHARLIE)
+    ] or files  # who check the proof
+    accusers = tuple(name for name in study.names if any(file.said_by == name for file in witnesses))
+    if accusers:
+        said += f". Or {listed(accusers, 'or')} refused what was well made"
+    suspects = dict.fromkeys((study.lead, *accusers, CHARLIE))
+    return Findings("", (f"{said}. Nobody can tell which",), tuple(suspects))
 
 
 def _given(study: Study, sent: Mapping[tuple[str, str], Frame]) -> dict[str, Any]:

@@ -220,6 +220,9 @@ class Protocol:
         clause for the comment in a new study's file.
     learns_from_hundreds : bool
         Whether it learns something from a few hundred records. Otherwise a demonstration simulates thousands.
+    protects_parties : bool
+        Whether what is protected is a party with all that it has, so that few parties can learn next to nothing. A
+        demonstration then has hundreds of parties.
     no_retries : str
         Why it cannot make a sum again without a party that fell silent, as a clause; empty where it can.
     dearest : callable or None
@@ -237,6 +240,9 @@ class Protocol:
     beside_the_paper : callable or None
         (study) -> which of the paper's steps such a run takes, and what the paper's noise would be: sentences for the
         end of a demonstration. None where there is nothing to say.
+    theorems : str
+        The module whose function ``theorems`` takes a study and returns the paper's bounds on how good the model is.
+        It is loaded when they are asked for: a run needs none of them. Empty where the paper has no such theorem.
     meaning : int
         A number that is raised whenever the same draws no longer lead to the same messages and the same release. A test
         compares it with known answers.
@@ -272,6 +278,7 @@ class Protocol:
     measures: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
+    protects_parties: bool = False
     no_retries: str = "a sum of it that is made again would carry the same noise, or none"
     dearest: Callable[[Study], Fraction] | None = None
     opens_sizes: Callable[[Study], bool] = lambda _: True
@@ -279,6 +286,7 @@ class Protocol:
     spends: Callable[[Study], Spending] = _its_target
     sum_lengths: Callable[[Study], Collection[int]] = _makes_no_sums
     beside_the_paper: Callable[[Study], str] | None = None
+    theorems: str = ""
     meaning: int = 1
 
     @property

@@ -7,6 +7,7 @@ group ``masquerade.protocols``. Every process of a run needs it installed. It is
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from masquerade_core.data.loading import POINTS
 from masquerade_core.errors import BadInput
@@ -19,6 +20,9 @@ from masquerade_protocols.neighbouring import with_neighbours
 from masquerade_protocols.plugins import Plugin, plugin_named, plugin_names
 from masquerade_protocols.refusing import with_refusals, with_times
 
+if TYPE_CHECKING:
+    from masquerade_core.learning.theorems import Theorem
+
 __all__ = [
     "BASELINES",
     "DEFAULT_PROTOCOL",
@@ -30,6 +34,7 @@ __all__ = [
     "protocol_of",
     "register",
     "statement_of",
+    "theorems_of",
 ]
 
 DEFAULT_PROTOCOL = "dp-whitened"
@@ -229,3 +234,15 @@ def statement_of(study: Study) -> tuple[Claim, ...]:
         See :func:`entry_of`.
     """
     return entry_of(study).statement(study)
+
+
+def theorems_of(study: Study) -> "tuple[Theorem, ...]":
+    """Return the paper's bounds on how good a study's model is; there are none where the paper has no such theorem.
+
+    Raises
+    ------
+    BadInput
+        See :func:`entry_of`.
+    """
+    entry = entry_of(study)
+    return import_module(entry.theorems).theorems(study) if entry.theorems else ()

@@ -248,14 +248,18 @@ def breast_cancer(K: int = 5) -> Cohort:
 
 
 _MOST_WDBC_PARTIES = 16
+_USUAL, _MANY, _RECORDS_OF_MANY = 5, 200, 10_000
 
 
-def suited(protocol: Protocol, K: int) -> Cohort:
+def suited(protocol: Protocol, K: int | None = None) -> Cohort:
     """Return the data that show a protocol best, for K parties.
 
     These are the 569 real records where some hundreds are enough and K is at most 16, and thousands of simulated
-    records elsewhere.
+    records elsewhere. If K is None there are 5 parties; or 200 small ones, where the noise hides all that a party has.
     """
+    if K is None and protocol.protects_parties:
+        return simulated(_MANY, _RECORDS_OF_MANY)
+    K = _USUAL if K is None else K
     return breast_cancer(K) if protocol.learns_from_hundreds and K <= _MOST_WDBC_PARTIES else simulated(K)
 
 

@@ -18,6 +18,7 @@ from masquerade.draft_text import (
     HEAD,
     LABEL_WORDS,
     LEAD,
+    NO_SUM,
     privacy_words,
     screen_note,
 )
@@ -29,7 +30,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
 from masquerade_core.words import DELTA
-from masquerade_protocols import DEFAULT_PROTOCOL, Protocol, entry_named, entry_of
+from masquerade_protocols import DEFAULT_PROTOCOL, Cost, Protocol, entry_named, entry_of
 
 __all__ = [
     "Draft",
@@ -219,7 +220,8 @@ class Draft:
         """
         study = self._checked()
         price = price_of(study) if self.dropouts else ""
-        return self._text(lambda key: str(key) if key else PLACEHOLDER, self.features).replace(PRICE, price)
+        text = self._text(lambda key: str(key) if key else PLACEHOLDER, self.features, _cost_of(study))
+        return text.replace(PRICE, price)
 
     def _checked(self) -> Study:
         """Return the study, with something in every place that is to be filled in; BadInput where it is not valid."""
@@ -276,13 +278,22 @@ class Draft:
         own = _PAPERS_REGULARIZATION if entry.regularization is None else entry.regularization
         return float(own if self.regularization is None else self.regularization)
 
-    def _sum_lines(self, first: str) -> dict[str, str]:
-        """Return the lines on the lead and ``[crypto]``; what does not fit stands there too, for the check to name."""
+    def _sum_lines(self, first: str, cost: Cost | None) -> dict[str, str]:
+        """Return the lines on the lead and ``[crypto]``; what does not fit stands there too, for the check to name.
+
+        Where nothing is encrypted, and nobody asked for a key or a way to make sums, there are none. A cost of None is
+        one that is not known yet.
+        """
         how = self.counted_sum
+        asked = self.sum is not None or self.lead is not None or self.key_bits is not None
+        if how == "paillier" and cost is not None and not cost.ciphertexts and not asked:
+            return {"lead_lines": "", "crypto_lines": ""}
         lead = self.lead if self.lead is not None else first if how == "paillier" else None
-        lines = CRYPTO.get(how, f"[crypto]\nsum = {json.dumps(how)}")
+        lines = CRYPTO.get(how, f"[crypto]\nsum = {json.dumps(how)}\n\n")
+        if how == "paillier" and cost is not None and cost.ciphertexts and not cost.sums:
+            lines = NO_SUM
         if how != "paillier" and self.key_bits is not None:
-            lines += "\nkey_bits = {key_bits}"
+            lines = lines.removesuffix("\n") + "key_bits = {key_bits}\n\n"
         return {
             "lead_lines": "" if lead is None else LEAD.format(lead=json.dumps(lead)),
             "crypto_lines": lines.format(key_bits=2048 if self.key_bits is None else self.key_bits),
@@ -296,7 +307,12 @@ class Draft:
         named = self.auxiliary or AuxiliaryFile(file="auxiliary.csv", sha256="0" * 64, records=1000)
         return AUXILIARY.format_map({key: json.dumps(value) for key, value in named.model_dump().items()})
 
-    def _text(self, shown: Callable[[PublicKeys | None], str], features: Sequence[Feature | Unranged]) -> str:
+    def _text(
+        self,
+        shown: Callable[[PublicKeys | None], str],
+        features: Sequence[Feature | Unranged],
+        cost: Cost | None = None,
+    ) -> str:
         entry = entry_named(self.protocol)
         names = [name for name, _ in self.parties]
         values = {
@@ -327,7 +343,7 @@ class Draft:
         words["expected"] = "" if self.expected_records is not None else "# "
         words |= {f"{what}_note": EXAMPLE_NOTES[what] if what in self.examples else "" for what in EXAMPLE_NOTES}
         words |= privacy_words(entry, len(names), self.counted_colluders, proven=self.proven)
-        words |= self._sum_lines(names[0])
+        words |= self._sum_lines(names[0], cost)
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
         section = self._section(entry) + self.proposal.section + dropout_section(self.dropouts)
@@ -339,6 +355,13 @@ class Draft:
         ]
         own = {"dropouts"} if self.dropouts else set()
         return with_more("\n".join(blocks), {key: self.more[key] for key in self.more if key not in own})
+
+
+def _cost_of(study: Study) -> Cost:
+    """Return the cost of a run; that of a baseline is nothing, since nobody sends anything."""
+    entry = entry_of(study)
+    nothing = Cost(sums=0, plaintexts=0, ciphertexts=0, round_trips=0, exponentiations=0.0)
+    return nothing if entry.baseline else entry.cost(study)
 
 
 def _feature(feature: Feature | Unranged) -> str:

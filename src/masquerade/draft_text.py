@@ -14,6 +14,7 @@ __all__ = [
     "HEAD",
     "LABEL_WORDS",
     "LEAD",
+    "NO_SUM",
     "commented",
     "privacy_words",
     "screen_note",
@@ -144,9 +145,7 @@ loss = {loss}
 regularization = {regularization}
 intercept = {intercept}
 
-{crypto_lines}
-
-[protocol]
+{crypto_lines}[protocol]
 {section}
 # The column to predict, {label_words}.
 {label_note}[label]
@@ -171,14 +170,27 @@ CRYPTO = {
 [crypto]
 # How sums over all parties are made. "masks": each party hides its numbers under random masks that cancel in the sum.
 # "paillier": under a key whose secret half one party, the lead, holds.
-sum = "masks\"""",
+sum = "masks"
+
+""",
     "paillier": """\
 [crypto]
 # How sums over all parties are made: "paillier" encrypts them under a key whose secret half the lead holds.
 sum = "paillier"
-key_bits = {key_bits}""",
+key_bits = {key_bits}
+
+""",
 }
 """The section of each way to make sums."""
+
+NO_SUM = """\
+[crypto]
+# "paillier": what is compared and selected is encrypted, some under the lead's key and some under Charlie's. No sum is.
+sum = "paillier"
+key_bits = {key_bits}
+
+"""
+"""The section where numbers are encrypted, and none of them is a secure sum."""
 
 LABEL_WORDS = {"positive": "and which of its two values counts as +1", "classes": "and its values"}
 

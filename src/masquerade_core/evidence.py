@@ -121,6 +121,8 @@ class Evidence:
         The participant's, over all of this. Without it, a party could show contributions in Charlie's name.
     refused_sum : bool
         Whether the run ended with a sum that was refused, or with a fault of somebody whom nobody named.
+    said_by : str
+        Whose word alone that is; empty where this participant saw it.
     """
 
     run: str
@@ -129,6 +131,7 @@ class Evidence:
     signature: bytes
     roster: bytes = b""
     refused_sum: bool = True
+    said_by: str = ""
 
     def signed(self) -> bytes:
         """Return the bytes that the participant signs."""
@@ -149,7 +152,7 @@ def read_evidence(text: str, name: str) -> Evidence:
     try:
         rows = tuple((str(row["source"]), base64.b64decode(row["frame"], validate=True)) for row in data["frames"])
         roster, signature = (base64.b64decode(data[key]) for key in ("roster", "signature"))
-        refused = data.get("refused_sum") is not False
-        return Evidence(str(data["run_id"]), str(data["participant"]), rows, signature, roster, refused)
+        refused, said_by = data.get("refused_sum") is not False, str(data.get("said_by", ""))
+        return Evidence(str(data["run_id"]), str(data["participant"]), rows, signature, roster, refused, said_by)
     except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
         raise BadInput(f"{name} is no evidence of a run", hint) from error

@@ -24,7 +24,7 @@ from masquerade_host.hop import Hop
 from masquerade_host.journal import Entry
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
-from masquerade_host.seen import seen_in
+from masquerade_host.seen import judged, seen_in
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.standing import ANSWER, ASK, Ask, Standing, Standings, padded
@@ -86,7 +86,7 @@ class CharlieSession(AdmittingSession):
     def _take_one(self, arrival: Arrival, now: float) -> None:
         hop = self._hops[arrival.name]
         try:
-            with seen_in(arrival.data):
+            with judged(self.judge), seen_in(arrival.data):
                 self._accept(arrival, now)
         except (ProtocolViolation, RunFailed, DeadlinePassed) as error:
             if self.over:  # the party was told the end before, and its end counts for itself alone

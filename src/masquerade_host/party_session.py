@@ -27,7 +27,7 @@ from masquerade_host.named_messages import Abort, Beat, pack_abort, read_abort, 
 from masquerade_host.party_ends import ended, refused, silent, unanswered
 from masquerade_host.program import Program
 from masquerade_host.seating import SeatingSession
-from masquerade_host.seen import seen_in
+from masquerade_host.seen import judged, seen_in
 from masquerade_host.session_messages import Closed, Fields, Hello, Hellos, Refusal
 from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
 from masquerade_host.stats import Observer, quiet
@@ -180,7 +180,7 @@ class PartySession(SeatingSession):
             self._notice(event, now)
         self._link.flush()
         for data in self._link.arrivals():
-            with seen_in(data):
+            with judged(self.judge), seen_in(data):
                 self._accept(data, now)
             if self.closed:
                 return

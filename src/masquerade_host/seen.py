@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.errors import ClaimRefuted, MasqueradeError, ProtocolViolation, StateCopied
+from masquerade_core.errors import ClaimRefuted, MasqueradeError, ProtocolViolation, Reported, StateCopied
 from masquerade_core.evidence import Findings, Kept
 from masquerade_core.grounds import Grounds
 from masquerade_core.study import CHARLIE, Study
@@ -15,7 +15,7 @@ from masquerade_core.wire.aborts import MAX_SHOWN, MAX_SHOWN_BYTES
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
 
-__all__ = ["LastFrames", "after_check", "evidence_of", "seen_frames", "seen_in", "shown_for"]
+__all__ = ["LastFrames", "after_check", "evidence_of", "judged", "seen_frames", "seen_in", "shown_for"]
 
 
 @contextmanager
@@ -26,6 +26,17 @@ def seen_in(data: bytes | None) -> Iterator[None]:
     except ProtocolViolation as error:
         if not error.frames and data is not None:
             error.frames = (data,)
+        raise
+
+
+@contextmanager
+def judged(judge: Judge) -> Iterator[None]:
+    """Take two frames under one number for no accident where one of them is its signer's fault by itself."""
+    try:
+        yield
+    except StateCopied as error:
+        if (found := judge.of(error.frames)).culprit:
+            raise ProtocolViolation(found.said, peer=found.culprit, frames=error.frames) from None
         raise
 
 
@@ -99,7 +110,8 @@ def evidence_of(
         return None
     nobody = not any(getattr(error, part, ()) for part in ("accused", "suspects", "peer", "copied"))
     nobody &= not isinstance(error, ClaimRefuted)
-    return kept.to_json(identity, sign, shown) | {"refused_sum": nobody}
+    said_by = error.said_by if isinstance(error, Reported) else ""
+    return kept.to_json(identity, sign, shown) | {"refused_sum": nobody, "said_by": said_by}
 
 
 def after_check(

@@ -74,7 +74,19 @@ def test_no_arguments_show_the_help_and_are_no_error(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["demo", "approve", "curator", "party", "simulate", "predict", "doctor", "reproduce", "audit", "statement"],
+    [
+        "demo",
+        "approve",
+        "curator",
+        "party",
+        "simulate",
+        "predict",
+        "doctor",
+        "reproduce",
+        "audit",
+        "statement",
+        "bounds",
+    ],
 )
 def test_every_command_has_a_help_page_and_both_formats(shell: Shell, command: str) -> None:
     answer = shell(command, "--help")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from masquerade import datasets
 from masquerade.datasets import Cohort, breast_cancer, party_names, shares, simulated, suited
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
@@ -24,7 +26,7 @@ from masquerade.demo.processes import Event, Participants, _Child, error_from
 from masquerade.demo.view import Lines, Screen, view_for
 from masquerade.report import sparkline, statement
 from masquerade.reproduce.dp_gd import clipped_descent
-from masquerade.simulation import simulate
+from masquerade.simulation import WATERMARK, simulate
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.pooling import pool
@@ -36,7 +38,7 @@ from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
 from masquerade_core.study import Label, Study
 from masquerade_host.keyfiles import load_keys
-from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, protocol_of
+from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, protocol_of, statement_of
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
@@ -114,6 +116,51 @@ def test_records_suit_the_protocol_and_the_number_of_parties() -> None:
     assert suited(PROTOCOLS["dp-gd"], 16).origin.startswith("569 real records")
     assert suited(PROTOCOLS["dp-gd"], 17).simulated
     assert suited(PROTOCOLS["psgd"], 3).simulated
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_where_the_noise_hides_a_whole_party_a_demonstration_has_hundreds(name: str, tmp_path: Path) -> None:
+    cohort = suited(PROTOCOLS[name])
+    assert len(cohort.parties) == (200 if PROTOCOLS[name].protects_parties else 5)
+    if not (PROTOCOLS[name].makes_model and PROTOCOLS[name].protects_parties):
+        assert not PROTOCOLS[name].protects_parties
+        return
+    plan = prepare(cohort, epsilon=1.0, protocol=name, directory=tmp_path / "d")
+    assert plan.in_memory
+    assert sorted(path.name for path in plan.directory.iterdir()) == [
+        "auxiliary.csv",
+        "charlie",
+        "study.toml",
+        "test.csv",
+    ]
+    tell = PROTOCOLS[name].expectation
+    assert tell is not None
+    assert not tell(plan.study).poor
+    assert statement_of(plan.study)[0].unit == "party"
+    few = prepare(suited(PROTOCOLS[name], 5), epsilon=1.0, protocol=name, directory=tmp_path / "e")
+    assert tell(few.study).poor
+
+
+def test_many_parties_in_memory_say_that_they_are_no_private_release(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "_MANY", 65)
+    monkeypatch.setattr(datasets, "_RECORDS_OF_MANY", 1_300)
+    ran = shell("demo", "--protocol", "soft", "--epsilon", "5", "--out", str(tmp_path / "d"), "--format", "json")
+    assert "65 parties and Charlie: in this one process, which is a simulation and no private release" in ran.err
+    data = json.loads(ran.out)["data"]
+    assert (data["parties"], data["demo"]["ciphertexts"]) == (65, 0)
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [
+        "auxiliary.csv",
+        "charlie",
+        "report.txt",
+        "study.toml",
+        "test.csv",
+    ]
+    assert json.loads((tmp_path / "d" / "charlie" / "result.json").read_text())["watermark"] == WATERMARK
+    figures = data["demo"]["private_figures"]
+    assert data["metrics"]["test_error"] < figures["majority"] - 0.2
+    assert "Of the 65 parties, 10 were looked at." in figures["worth"]
 
 
 def test_local_aggregation_on_simulated_records_is_within_a_point_of_no_privacy_at_its_noise(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_what_a_comment_exchanges_stands_in_its_block() -> None:
 
 
 def test_every_comment_before_a_block_has_a_known_meaning() -> None:
-    known = commands.MARKS | commands.WHOLE.keys()
+    known = commands.MARKS | commands.WHOLE.keys() | {"default"}
     for page in pages():
         for key in re.findall(r"<!-- ([a-z ]+):", Page(page).text):
             assert key in known, f"{page}: <!-- {key}: is not known"

@@ -157,7 +157,7 @@ def test_a_run_is_the_minimiser_under_its_noise(monkeypatch: pytest.MonkeyPatch)
     w = gop.gop(study, records, SimulationRng(1))
     sigma, output = (float(s) for s in sigmas)
     eta = sigma * (np.arange(10) - 4) / 3
-    noise = gop._perturbation(study, N)
+    noise = gop.gop_perturbation(study, N)
     assert (float(noise.sigma), float(noise.output)) == (sigma, output)
     exact = fit(records.X, records.y, 0.1, linear=eta / N, extra=float(noise.Delta))
     np.testing.assert_allclose(w, exact + output * (np.arange(10) - 4) / 3, atol=1e-8)
@@ -167,7 +167,7 @@ def test_a_run_is_the_minimiser_under_its_noise(monkeypatch: pytest.MonkeyPatch)
 
 def test_eta_and_the_output_have_their_scale_and_no_other() -> None:
     study = _proven(epsilon=0.2)
-    noise = gop._perturbation(study, N)
+    noise = gop.gop_perturbation(study, N)
     rng = SimulationRng(5)
     for sigma in (noise.sigma, noise.output):
         drawn = np.concatenate([gop._noise(rng, sigma, 10) for _ in range(300)]) / float(sigma)

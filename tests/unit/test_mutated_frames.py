@@ -23,6 +23,23 @@ def test_nobody_hangs_nothing_foreign_is_raised_and_nobody_innocent_is_named(fir
     assert not wrong, "\n".join(f"{tuple(p.case)} {p.told}: {p.wrong}" for p in wrong)
 
 
+@pytest.mark.parametrize("number", [28_361, 29_813])
+def test_a_frame_that_is_wrong_by_itself_accuses_nobody_of_a_copied_state(number: int) -> None:
+    """A party sends what Charlie alone may send, under a number that it has used: it is convicted, and he is not."""
+    (case,) = cases(1, number)
+    played = play_case(case)
+    assert not played.wrong
+    assert {getattr(error, "peer", "") for error in played.errors.values()} == {case.guilty}
+
+
+def test_whoever_says_that_it_refused_a_sum_puts_nobody_else_under_suspicion() -> None:
+    """p2 ends the run in place of its last frame, and says that somebody unknown broke the protocol."""
+    (case,) = cases(1, 6_942)
+    played = play_case(case)
+    assert not played.wrong
+    assert {getattr(error, "said_by", "") for error in played.errors.values()} == {case.guilty}
+
+
 def test_every_protocol_and_every_role_has_its_turn() -> None:
     played = {play_of(name).world.study.study.protocol for name in PLAYS}
     assert played == {name for entries in (PROTOCOLS, MEASUREMENTS) for name in entries}

@@ -63,6 +63,7 @@ GOP = Protocol(
     central=_gop,
     calibrations=("paper", "proven"),
     regularization_note="the larger, the less the noise moves the model, and the simpler the model",
+    theorems="masquerade_protocols.baselines.gop_theorems",
 )
 
 CENTRAL_DP = Protocol(
@@ -76,6 +77,7 @@ CENTRAL_DP = Protocol(
     proven_section=STEPS_SECTION,
     calibrations=("paper", "proven"),
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
+    theorems="masquerade_protocols.baselines.central_dp_theorems",
 )
 
 POOLED = Protocol(

@@ -21,7 +21,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.study import Study
 from masquerade_protocols.entry import Weights
 
-__all__ = ["FRACTION_BITS", "check", "gop", "gop_minimiser", "gop_noise"]
+__all__ = ["FRACTION_BITS", "check", "gop", "gop_minimiser", "gop_noise", "gop_perturbation"]
 
 FRACTION_BITS = 32
 """F: noise is an integer vector in units of 2^-F."""
@@ -68,7 +68,14 @@ def _minimiser(study: Study, records: Dataset, eta: Weights, Delta: Fraction) ->
     return fit(records.X, records.y, model.regularization, model.loss, linear=linear, extra=float(Delta))
 
 
-def _perturbation(study: Study, N: int) -> Perturbation:
+def gop_perturbation(study: Study, N: int) -> Perturbation:
+    """Return the noise of calibration "proven" for N records.
+
+    Raises
+    ------
+    BadInput
+        No noise keeps the privacy target.
+    """
     return perturbation(
         epsilon=study.privacy.epsilon,
         delta=study.privacy.delta,
@@ -95,7 +102,7 @@ def gop(study: Study, records: Dataset, rng: Rng) -> Weights:
     N = len(records.y)
     if not study.proven:
         return gop_minimiser(study, records, gop_noise(rng, study, N))
-    noise = _perturbation(study, N)
+    noise = gop_perturbation(study, N)
     w = _minimiser(study, records, _noise(rng, noise.sigma, study.d), noise.Delta)
     unit = 1 << FRACTION_BITS
     off = gaussian(rng, noise.output, study.d, Fraction(unit))
@@ -120,7 +127,7 @@ def check(study: Study) -> None:
         )
     fewest = study.K * study.study.min_records
     if study.proven:
-        _perturbation(study, fewest)
+        gop_perturbation(study, fewest)
         return
     slack = compute_slack(study.privacy.epsilon, study.model.regularization, fewest, loss_of(study.model.loss).c)
     noise_sigma(study.d, slack.epsilon, study.privacy.delta)

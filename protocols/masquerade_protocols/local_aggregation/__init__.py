@@ -1,1 +1,1 @@
-"""Local aggregation of Pathak, Rane and Raj (2010): the average of all classifiers, with the smallest party's noise."""
+"""Local aggregation (Pathak, Rane, Raj 2010): the average of all classifiers, with noise for the smallest party."""

@@ -256,6 +256,7 @@ LOCAL_AGGREGATION = Protocol(
     expectation=expectation,
     weight_noise=_weight_noise,
     beside_the_paper=_beside_the_paper,
+    theorems="masquerade_protocols.local_aggregation.theorems",
     opens_sizes=lambda study: study.proven and joint_noise_of(study).scale_rule == "sizes",
     calibrations=("paper", "proven"),
     proven_section=_PROVEN_SECTION,

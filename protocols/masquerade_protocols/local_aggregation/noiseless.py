@@ -23,7 +23,7 @@ from masquerade_protocols.comparing import (
 from masquerade_protocols.entry import Noiseless, Released
 from masquerade_protocols.local_aggregation.public import joint_noise_of, parameters_of
 
-__all__ = ["expectation", "noiseless", "times_the_paper_s"]
+__all__ = ["expectation", "noise_length", "noiseless", "times_the_paper_s"]
 
 _EQUAL = " if all parties have equally many records,"
 _MORE = {
@@ -39,7 +39,7 @@ def expectation(study: Study) -> Expectation:
     smallest, rule = counted_records(study)[0] // study.K, _scale_rule(study)
     return expected_by_ratio(
         study,
-        _noise_length(study, smallest) / longest_classifier(study),
+        noise_length(study, smallest) / longest_classifier(study),
         noise="the noise on the model" + ("," + _EQUAL if rule == "selected" else ""),
         beside=f"the longest classifier that regularization = {study.model.regularization:g} allows",
         cure=f"{_MORE[rule]}, a larger epsilon or a larger regularization",
@@ -51,7 +51,7 @@ def _scale_rule(study: Study) -> str:
     return joint_noise_of(study).scale_rule if study.proven else "selected"
 
 
-def _noise_length(study: Study, smallest: int) -> float:
+def noise_length(study: Study, smallest: int) -> float:
     """Return the noise's root mean square length on the average classifier."""
     d, K, Lambda = study.d, study.K, study.model.regularization
     if not study.proven:
@@ -67,7 +67,7 @@ def times_the_paper_s(study: Study) -> float:
     """Return how long the paper's noise is beside this study's, where all parties have ``min_records`` records."""
     d, floor, privacy = study.d, study.study.min_records, study.privacy
     paper = paper_noise_norm(d, floor, privacy.epsilon, study.model.regularization, "laplace")
-    return paper / _noise_length(study, floor)
+    return paper / noise_length(study, floor)
 
 
 def noiseless(study: Study, data: Mapping[str, Dataset], _released: Released, **_unused: Any) -> Noiseless:
@@ -79,7 +79,7 @@ def noiseless(study: Study, data: Mapping[str, Dataset], _released: Released, **
     found = [fit(part.X, part.y, Lambda, study.model.loss) for part in data.values()]
     average = np.average(found, axis=0, weights=sizes if by_size else None)
     smallest, norm = sum(sizes) // len(sizes) if by_size else min(sizes), float(np.linalg.norm(average))
-    ratio = _noise_length(study, smallest) / norm
+    ratio = noise_length(study, smallest) / norm
     if study.proven:
         enough = epsilon_of(ratio / SMALL_NOISE * mu_of(epsilon, study.privacy.delta), study.privacy.delta)
         more = ratio / SMALL_NOISE

@@ -1,4 +1,4 @@
-"""Local aggregation: the smallest party's noise is selected under encryption, and the sum is published in shares.
+"""Local aggregation: what the smallest party sends is selected under encryption; the sum is published in shares.
 
 Pathak, Rane and Raj, "Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers", NIPS 2010.
 

@@ -83,6 +83,7 @@ def _entry(
     claim: str,
     calibrations: tuple[str, ...] = ("paper",),
     on_the_noise: str = "the noise does not depend on it",
+    theorems: str = "",
 ) -> Protocol:
     return Protocol(
         name=name,
@@ -103,6 +104,7 @@ def _entry(
         expectation=partial(expectation, variant=variant),
         calibrations=calibrations,
         regularization_note=f"the larger, the simpler the model; {on_the_noise}",
+        theorems=theorems,
     )
 
 
@@ -113,6 +115,7 @@ _PSGD = with_evaluation(
         "The paper claims epsilon = {epsilon:g} for each of your records, in all rounds together.",
         ("paper", "proven"),
         'a very small one makes "paper" noise larger',
+        "masquerade_protocols.psgd.theorems",
     )
 )
 PSGD = with_retries(_PSGD, lambda study: Fraction(1, schedule.parameters_of(study).rounds))

@@ -156,7 +156,9 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
         proven_section=ties or "# There is nothing to choose: the noise follows from the privacy target.\n",
         multiclass=True,
         classifiers=True,
+        protects_parties=True,
         auxiliary=True,
+        theorems="masquerade_protocols.voting.theorems",
         regularization_note='the larger, the simpler the model; with "paper" noise also the less noise',
     )
 

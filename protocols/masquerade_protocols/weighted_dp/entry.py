@@ -147,4 +147,5 @@ WEIGHTED_DP = Protocol(
     noise_in_shares=False,
     proven_section=local_descent.STEPS_SECTION,
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
+    theorems="masquerade_protocols.weighted_dp.theorems",
 )

@@ -12,6 +12,7 @@ from masquerade.cli import budget, data, keys, site, study
 from masquerade.cli.approve import approve
 from masquerade.cli.audit import audit
 from masquerade.cli.blame import blame
+from masquerade.cli.bounds import bounds
 from masquerade.cli.demo import demo
 from masquerade.cli.doctor import doctor
 from masquerade.cli.evaluate import evaluate
@@ -27,7 +28,7 @@ from masquerade_host.levels import was_logged
 
 __all__ = ["app", "main", "run"]
 
-_COUNTING = frozenset({"study", "statement", "approve", "budget", "curator", "party"})
+_COUNTING = frozenset({"study", "statement", "bounds", "approve", "budget", "curator", "party"})
 """The commands that count privacy before they load anything large."""
 
 _INTERRUPTED = 130  # typer returns it after Ctrl-C
@@ -48,6 +49,7 @@ app.add_typer(budget.app, name="budget")
 app.add_typer(data.app, name="data")
 app.add_typer(site.app, name="site")
 app.command()(study.statement)
+app.command()(bounds)
 _COMMANDS = (
     *(approve, curator, party, simulate),
     *(predict, export, evaluate, report, verify, blame),

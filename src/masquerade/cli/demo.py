@@ -40,7 +40,11 @@ def demo(
     ] = None,
     parties: Annotated[
         int | None,
-        typer.Option(help="How many parties. If not given, 5, or as many as --study has.", show_default=False),
+        typer.Option(
+            help="How many parties. If not given, 5, or as many as --study has; or 200 in one process, where the noise "
+            "hides all that a party has.",
+            show_default=False,
+        ),
     ] = None,
     dataset: Annotated[
         Source | None,
@@ -110,7 +114,7 @@ def demo(
     """Run Charlie, the curator, and several parties as processes on this machine: keys, study, run, report."""
     del output_format
     from masquerade.console import literal_console
-    from masquerade.demo import discard, play, prepare
+    from masquerade.demo import discard, play, play_in_memory, prepare
     from masquerade.demo.outcome import outcome_shown, write_report
     from masquerade.demo.view import view_for
     from masquerade.evaluation_view import evaluation_shown
@@ -139,7 +143,10 @@ def demo(
     try:
         stages = protocol_of(plan.study).stages
         _introduce(console, plan, loud=data is not None and template is None)
-        played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead))
+        if plan.in_memory:
+            played = play_in_memory(plan)
+        else:
+            played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead))
     except BaseException:
         discard(plan.directory, ours=not existed)
         raise
@@ -183,10 +190,11 @@ def _cohort(protocol: "Protocol", dataset: Source | None, parties: int | None, o
     for option, value in own.items():
         if value is not None:
             raise BadInput(f"{option} is for your own records, but no --data FILE was given", "add --data FILE")
-    K = 5 if parties is None else parties
-    _check_parties(K)
+    if parties is not None:
+        _check_parties(parties)
     if dataset is None:
-        return datasets.suited(protocol, K)
+        return datasets.suited(protocol, parties)
+    K = 5 if parties is None else parties
     return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated(K)
 
 
@@ -233,12 +241,15 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
     from masquerade.demo.outcome import foreseen_of
 
     study = plan.study
+    where = f"{study.K + 1} processes, real keys"
+    if plan.in_memory:
+        where = "in this one process, which is a simulation and no private release"
     console.print(
         Text.assemble(
             "\n  ",
             ("masquerade", "bold magenta"),
             f"  {study.study.protocol}, epsilon = {study.privacy.epsilon:g}\n"
-            f"  {plan.cohort.origin}, {study.K} parties and Charlie: {study.K + 1} processes, real keys",
+            f"  {plan.cohort.origin}, {study.K} parties and Charlie: {where}",
         ),
         soft_wrap=True,
     )

@@ -75,7 +75,7 @@ def reproduce(
         report = asked.run(Runner(jobs, dask, kept, tell))
     files = folder.write(report)
     kept.remove()
-    banded = sum(row.banded for row in report.rows)
+    banded = len(report.checked)
     failed = len(report.failed)
     return Outcome(
         f"{failed} of {banded} numbers lie outside their bands: {report.failed[0].name}"
@@ -107,6 +107,8 @@ def _shown(report: "Report", asked: int) -> "list[RenderableType]":
     parts += [Text(note, style="dim") for note in report.notes]
     for name, rows in report.tables().items():
         parts += [Text(f"\n{name}", style="bold"), _table(rows)]
+    if report.theorems:
+        parts += [Text("\ntheorems: the paper's bound beside what was measured", style="bold"), _theorems(report)]
     if not report.failed:
         parts.append(Text(f"\nall {asked} numbers lie within their bands", style="bold green"))
     return parts
@@ -124,4 +126,20 @@ def _table(rows: "tuple[Row, ...]") -> "RenderableType":
     for row in rows:
         verdict = Text(row.verdict, style="" if not row.banded else "green" if row.holds else "bold red")
         table.add_row(row.name, f"{row.value:.4f}", row.shown_error, row.band, verdict, row.note)
+    return table
+
+
+def _theorems(report: "Report") -> "RenderableType":
+    from rich import box
+    from rich.table import Table
+
+    from masquerade.reproduce.measured import QUANTILE
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("", "bound", "measured", "error", QUANTILE, "ratio", "draws"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for one in report.theorems:
+        numbers = (one.bound, one.mean, one.error, one.quantile)
+        ratio = "" if one.ratio is None else f"{one.ratio:,.2g}" if one.ratio < 10 else f"{one.ratio:,.0f}"  # noqa: PLR2004
+        table.add_row(one.name, *(f"{x:.3g}" for x in numbers), ratio, str(one.draws))
     return table

@@ -14,7 +14,7 @@ from masquerade_core.words import counted
 if TYPE_CHECKING:
     from masquerade_core.study import Study
 
-__all__ = ["app"]
+__all__ = ["StudyArgument", "app", "parsed", "statement"]
 
 app = typer.Typer(help="Write, check, explain and compare studies: the files that all participants agree on.")
 
@@ -87,7 +87,7 @@ def show(
 
     if output_format is not ShownAs.HTML and (out or audit or picture):
         raise BadInput("--out, --audit and --picture are for a page", "give --format html as well")
-    loaded = _parsed(study)
+    loaded = parsed(study)
     code = code_of(loaded)
     entry = entry_of(loaded)
     if entry.baseline:
@@ -150,7 +150,7 @@ def diff(
     from masquerade.study_diff import changes, diff_shown
 
     del output_format
-    before, after = _parsed(old), _parsed(new)
+    before, after = parsed(old), parsed(new)
     found = changes(before, after)
     count = counted(len(found), "change")
     return Outcome(
@@ -172,7 +172,7 @@ def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -
     from masquerade_protocols import statement_of
 
     del output_format
-    loaded = _parsed(study)
+    loaded = parsed(study)
     rows = [claim.to_json() for claim in statement_of(loaded)]
     said = flags(loaded, rows)
     return Outcome(
@@ -182,8 +182,14 @@ def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -
     )
 
 
-def _parsed(path: Path) -> "Study":
-    """Read a study without its auxiliary records, which change nothing in what is said of it."""
+def parsed(path: Path) -> "Study":
+    """Read a study without its auxiliary records, which change nothing in what is said of it.
+
+    Raises
+    ------
+    BadInput
+        There is no such file, or it holds no study.
+    """
     from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.study import Study
 

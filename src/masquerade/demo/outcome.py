@@ -33,8 +33,9 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
     few = "" if protocol.learns_from_hundreds else ", which are too few for this protocol"
     real = f"{me} demo{chosen} --dataset breast-cancer", f"the same with real records{few}"
     own = f"{me} demo{chosen} --data FILE --label COLUMN:POSITIVE", "the same with your own records"
-    another = real if plan.cohort.simulated else own
+    another = () if protocol.protects_parties else (real if plan.cohort.simulated else own,)
     result, other, where = played.result, played.comparison, plan.directory
+    parties = ((f"{where}/{plan.study.names[0]}/", "all that this party has; the other parties likewise"),)
     errors = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     errors.add_column(min_width=34)
     errors.add_column(justify="right")
@@ -67,14 +68,14 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
         heading("Where things are"),
         _pairs(
             (f"{where}/charlie/", "model.json and result.json: what Charlie publishes"),
-            (f"{where}/{plan.study.names[0]}/", "all that this party has; the other parties likewise"),
+            *(() if plan.in_memory else parties),
             (f"{where}/report.txt", "this report, each line of the statement explained"),
         ),
         heading("What next"),
         _commands(
             (f"{me} study show {plan.study_file}", "what the parties agreed to, in plain words"),
             (f"{me} predict {where}/charlie/model.json {plan.test_file}", "label new records with the model"),
-            another,
+            *another,
         ),
         Text(f"\n  {played.seconds:.1f} s in all; Charlie worked for {result['seconds']:.1f} s\n", style="dim"),
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from masquerade.datasets import Cohort
-from masquerade.draft import Draft, auxiliary_file
+from masquerade.draft import Draft, auxiliary_file, throwaway_key
 from masquerade.drafting import run_settings
 from masquerade_core.data.auxiliary import Auxiliary, load_study
 from masquerade_core.errors import BadInput
@@ -20,7 +20,10 @@ from masquerade_host.keyfiles import make_keys
 from masquerade_host.state import private_folder
 from masquerade_protocols import PROTOCOLS, entry_named, protocol_of
 
-__all__ = ["Plan", "classifiers", "discard", "prepare"]
+__all__ = ["MOST_PROCESSES", "Plan", "classifiers", "discard", "prepare"]
+
+MOST_PROCESSES = 64
+"""The most parties that a demonstration has as processes; more of them meet in memory."""
 
 AUXILIARY = "auxiliary.csv"
 _LOOPBACK = "127.0.0.1"
@@ -45,6 +48,11 @@ class Plan:
     study: Study
     cohort: Cohort
     auxiliary: Auxiliary | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all parties and Charlie are in one process, since they are too many for processes."""
+        return self.study.K > MOST_PROCESSES
 
     @property
     def study_file(self) -> Path:
@@ -148,9 +156,14 @@ def prepare(
 
 def _fill(where: Path, cohort: Cohort, settings: dict[str, Any]) -> Plan:
     names = tuple(cohort.parties)
-    for who in (CHARLIE, *names):
-        (where / who).mkdir(mode=0o700)
-    keys = {who: make_keys(where / who / f"{who}.key").public for who in (CHARLIE, *names)}
+    if len(names) > MOST_PROCESSES:
+        (where / CHARLIE).mkdir(mode=0o700)
+        keys = {who: throwaway_key() for who in (CHARLIE, *names)}
+        settings = {**settings, "sum": "masks"}  # encrypted sums of so many would take minutes
+    else:
+        for who in (CHARLIE, *names):
+            (where / who).mkdir(mode=0o700)
+        keys = {who: make_keys(where / who / f"{who}.key").public for who in (CHARLIE, *names)}
     auxiliary = None
     if cohort.auxiliary is not None:
         (where / AUXILIARY).write_text(cohort.auxiliary.to_csv(), encoding="utf-8")
@@ -173,15 +186,20 @@ def _fill(where: Path, cohort: Cohort, settings: dict[str, Any]) -> Plan:
     draft.write(where / "study.toml")
     study, points = load_study(where / "study.toml")
     plan = Plan(where, study, cohort, points)
-    for name, records in cohort.parties.items():
+    for name, records in () if plan.in_memory else cohort.parties.items():
         plan.data_file(name).write_text(records.to_csv(), encoding="utf-8")
     plan.test_file.write_text(cohort.test.to_csv(), encoding="utf-8")
     return plan
 
 
 def classifiers(study: Study) -> dict[str, str]:
-    """Return each party's classifier, in a protocol of votes: one kind after the other, since every kind can vote."""
-    kinds = SHORT_NAMES if protocol_of(study).classifiers else ()
+    """Return each party's classifier, in a protocol of votes: one kind after the other, since every kind can vote.
+
+    Of very many parties, the forests have 10 trees.
+    """
+    kinds = tuple(SHORT_NAMES) if protocol_of(study).classifiers else ()
+    if study.K > MOST_PROCESSES:
+        kinds = tuple(f"{SHORT_NAMES[kind]}(n_estimators=10)" if kind == "forest" else kind for kind in kinds)
     return dict(zip(study.names, cycle(kinds), strict=False))
 
 

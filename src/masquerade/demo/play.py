@@ -5,16 +5,19 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from masquerade.demo.comparison import Comparison, compare
+from masquerade.demo.comparison import Comparison, compare, encoded
 from masquerade.demo.plan import Plan, classifiers
 from masquerade.demo.processes import Event, Participants, error_from
 from masquerade.demo.view import View
 from masquerade.prediction import load_model
+from masquerade.simulation import simulate
 from masquerade.stand_in import stand_in
+from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import MasqueradeError, RunFailed
+from masquerade_core.learning.classifiers import named
 from masquerade_core.study import CHARLIE
 
-__all__ = ["Played", "play"]
+__all__ = ["Played", "play", "play_in_memory"]
 
 _TICK = 0.1
 _VERDICT = 2.0  # seconds that Charlie has to end by himself after a party has failed
@@ -39,6 +42,22 @@ class Played:
     ciphertexts: int
     comparison: Comparison
     seconds: float
+
+
+def play_in_memory(plan: Plan) -> Played:
+    """Run Charlie and the parties in this process; the files say that this is a simulation."""
+    began = time.monotonic()
+    study, encoder = plan.study, Encoder.from_study(plan.study)
+    simulation = simulate(
+        study,
+        {name: encoded(records, encoder, study) for name, records in plan.cohort.parties.items()},
+        test=encoded(plan.cohort.test, encoder, study),
+        classifiers={name: named(kind) for name, kind in classifiers(study).items()},
+        auxiliary=plan.auxiliary,
+    )
+    simulation.write(plan.home(CHARLIE))
+    seconds = time.monotonic() - began
+    return Played(simulation.result, 0, compare(study, plan.cohort, simulation.model, plan.auxiliary), seconds)
 
 
 def play(plan: Plan, view: View) -> Played:

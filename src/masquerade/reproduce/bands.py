@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade.reproduce.measured import QUANTILE, Measured
 from masquerade.reproduce.panels import Panel
 
 __all__ = ["Report", "Row", "mean_and_error"]
@@ -130,6 +131,8 @@ class Report:
     rows : sequence of Row
     panels : sequence of Panel
         What is drawn.
+    theorems : sequence of Measured
+        The paper's bounds beside what was measured.
     """
 
     paper: str
@@ -138,11 +141,20 @@ class Report:
     settings: dict[str, Any]
     rows: Sequence[Row]
     panels: Sequence[Panel] = ()
+    theorems: Sequence[Measured] = ()
+
+    @property
+    def checked(self) -> tuple[Row, ...]:
+        """The figures with a band; a theorem's bound is the band of what was measured."""
+        bounded = (
+            Row("theorems", f"{one.name}: {QUANTILE}", one.quantile, None, None, one.bound) for one in self.theorems
+        )
+        return (*(row for row in self.rows if row.banded), *bounded)
 
     @property
     def failed(self) -> tuple[Row, ...]:
         """The figures that are not where they must be."""
-        return tuple(row for row in self.rows if not row.holds)
+        return tuple(row for row in self.checked if not row.holds)
 
     def tables(self) -> dict[str, tuple[Row, ...]]:
         """Return the figures by their tables."""
@@ -156,4 +168,5 @@ class Report:
             "notes": list(self.notes),
             "settings": self.settings,
             "rows": [row.to_json() for row in self.rows],
+            "theorems": [one.to_json() for one in self.theorems],
         }

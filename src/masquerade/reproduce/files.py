@@ -101,10 +101,11 @@ class Folder:
 
 
 def numbers_csv(report: Report) -> str:
-    """Return the rows of a report as CSV; numbers have all their digits."""
+    """Return the rows of a report, and what bounds were measured against, as CSV; numbers have all their digits."""
+    rows = (*report.rows, *(row for row in report.checked if row not in report.rows))
     return _csv(
         _NUMBERS,
-        ((r.table, r.name, _exact(r.value), *map(_exact, (r.error, r.low, r.high)), r.verdict) for r in report.rows),
+        ((r.table, r.name, _exact(r.value), *map(_exact, (r.error, r.low, r.high)), r.verdict) for r in rows),
     )
 
 

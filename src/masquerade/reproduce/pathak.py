@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from masquerade.reproduce.bands import Report, Row, mean_and_error
 from masquerade.reproduce.panels import Panel, Series
 from masquerade.reproduce.pathak_runs import BROKEN, CURVES, SPLITS, K, Records, Setting, alone, joined, run
+from masquerade.reproduce.pathak_theorems import compared, excesses
 from masquerade.reproduce.tasks import RunTasks, Task
 
 __all__ = ["figure_2", "tables"]
@@ -91,7 +92,10 @@ def tables(source: Records | Path, draws: int, seed: int, run_tasks: RunTasks) -
         for one in settings
         for chunk in chunks
     ]
-    results = run_tasks([*plain, *noisy])
+    bounded = [
+        Task(f"theorems: partitions {c[0]} to {c[-1]}", excesses, (source, tuple(c), draws, seed)) for c in chunks
+    ]
+    results = run_tasks([*plain, *noisy, *bounded])
     quiet: dict[Setting, _Alone] = dict(zip(settings, results, strict=False))
     after = results[len(settings) :]
     found = {one: joined(after[i * len(chunks) : (i + 1) * len(chunks)]) for i, one in enumerate(settings)}
@@ -105,6 +109,7 @@ def tables(source: Records | Path, draws: int, seed: int, run_tasks: RunTasks) -
         {"records": quiet[_USEFUL][3], "K": K, "partitions": _PARTITIONS, "draws": draws, "seed": seed},
         rows,
         [_panel(one, found[one], quiet[one][0]) for one in settings],
+        compared(results[-len(chunks) :]),
     )
 
 
