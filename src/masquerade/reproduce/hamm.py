@@ -21,6 +21,7 @@ from masquerade.reproduce.hamm_runs import (
     published_sensitivity,
     trial_of_har,
 )
+from masquerade.reproduce.hamm_theorems import compared
 from masquerade.reproduce.panels import Panel, Series
 from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.errors import BadInput
@@ -140,7 +141,8 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> R
         "norms": _TRIALS * _POOL,
         "seed": seed,
     }
-    return Report("hamm-2016", "2", (_CLEAR, _UNACCOUNTED, _MEANING), settings, rows, _panels(found))
+    bounds = compared(results, _PARTIES, CLASSES, _D, _LAMBDA)
+    return Report("hamm-2016", "2", (_CLEAR, _UNACCOUNTED, _MEANING), settings, rows, _panels(found), bounds)
 
 
 # --- The tables -----------------------------------------------------------------------

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from masquerade.originals import har
+from masquerade.reproduce import hamm_theorems
 from masquerade.reproduce.bands import mean_and_error
 from masquerade.reproduce.panels import Series
 from masquerade_core.errors import BadInput
@@ -279,7 +280,11 @@ def trial_of_har(
             noise = pools[kind][chosen] * (sensitivity * inverse / scale)
             found[f"{method} {kind} {inverse:g}"] = accuracies(X_test, y_test, trial.W[method], noise)
             start += draws
-    return found
+    points = X[order[parts.size : parts.size + auxiliary]]
+    votes = np.array([predict_classes(points, W) for W in trial.own])
+    alpha = np.stack([(votes == k).mean(axis=0) for k in range(CLASSES)], axis=1)
+    noise = eta[np.arange(draws) % pool] * hamm_theorems.INVERSE
+    return found | hamm_theorems.excesses(trial.W["soft"], points, alpha, Lambda, noise)
 
 
 # --- Curves ---------------------------------------------------------------------------
