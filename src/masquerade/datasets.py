@@ -98,7 +98,7 @@ class Cohort:
         return None if protocol.regularization is not None and not self.stated else self.regularization
 
     def with_auxiliary(self, most: int = 1_000) -> "Cohort":
-        """Return this cohort with half of its test set, at most ``most`` records, as auxiliary records without labels."""
+        """Return this cohort with half of its test set, at most ``most`` records, as auxiliary ones without labels."""
         count = min(most, len(self.test.rows) // 2)
         without = Records(self.test.columns[:-1], [row[:-1] for row in self.test.rows[:count]])
         return replace(self, auxiliary=without, test=Records(self.test.columns, self.test.rows[count:]))
