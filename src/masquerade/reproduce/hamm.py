@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.reproduce.bands import Report, Row, mean_and_error
+from masquerade.reproduce.hamm_public import projected_publicly, public_rows
 from masquerade.reproduce.hamm_runs import (
     CLASSES,
     KINDS,
@@ -127,7 +128,16 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> R
     ]
     results = run_tasks(tasks)
     found = {name: np.array([result[name] for result in results]) for name in results[0]}
-    rows = (*_without_rows(found), *_norm_rows(found), *_noise_rows(found), *_curve_rows(found))
+    public = run_tasks([
+        Task(
+            f"trial {number}, public projection",
+            projected_publicly,
+            (data, f"hamm-2016 {seed} {number}", _LAMBDA, shape, _TIME_DOMAIN, _D),
+        )
+        for number in range(_TRIALS)
+    ])  # fmt: skip
+    projected = public_rows(public, results)
+    rows = (*_without_rows(found), *projected, *_norm_rows(found), *_noise_rows(found), *_curve_rows(found))
     settings = {
         "trials": _TRIALS,
         "parties": _PARTIES,
