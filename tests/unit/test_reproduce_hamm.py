@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from masquerade.reproduce import Report, Row, hamm, hamm_runs, reproduce
+from masquerade.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
 from masquerade.reproduce.hamm_runs import (
     accuracies,
     aggregate,
@@ -193,7 +193,7 @@ def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) 
     assert len(_named(report, hamm._BROKEN)) == 3
     assert [len(_named(report, table)) for table in hamm._CURVES.values()] == [27, 18, 27]
     assert {row.table for row in report.rows if row.banded} == {
-        *(hamm._WITHOUT, hamm._ORDER, hamm._NORMS, hamm._BROKEN_NORM, hamm._NOISE, hamm._BROKEN)
+        *(hamm._WITHOUT, hamm_public.TABLE, hamm._ORDER, hamm._NORMS, hamm._BROKEN_NORM, hamm._NOISE, hamm._BROKEN)
     }
     # Far noise leaves what a classifier that never saw a record has; hardly any leaves what there is without.
     (near,) = _named(report, hamm._CURVES["exp"], "soft, 1/eps = 0.001")
@@ -203,6 +203,29 @@ def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) 
     assert far.value < 0.35 < without.value
     assert reproduce("hamm-2016", "2", data=small, draws=3).to_json() == report.to_json()
     assert reproduce("hamm-2016", "2", data=small, draws=3, seed=1).to_json() != report.to_json()
+
+
+def test_a_public_projection_takes_the_auxiliary_records_directions_alone(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[_Array] = []
+    right = hamm_runs.principal_components
+
+    def noted(X: _Array, other: _Array, d: int, *, of: _Array) -> tuple[_Array, _Array]:
+        seen.append(of)
+        return right(X, other, d, of=of)
+
+    monkeypatch.setattr(hamm_public, "principal_components", noted)
+    rows = _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm_public.TABLE)
+    assert [row.name for row in rows] == ["batch", "vote", "soft", "avg"]
+    assert [of.shape for of in seen] == [(80, 10)] * 3
+    X, _ = _records(300)
+    order = shuffled("hamm-2016 2016 0", 300)
+    np.testing.assert_array_equal(seen[0], X[order[180:260], :10])
+    # With all records' directions nothing is gained: what is compared is the same figure.
+    monkeypatch.setattr(hamm_public, "principal_components", lambda X, other, d, of: right(X, other, d))
+    for row in _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm_public.TABLE):
+        assert (row.value, row.error) == (0, 0)
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.95])

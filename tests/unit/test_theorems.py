@@ -265,6 +265,8 @@ def test_hamms_bounds_have_the_values_that_a_hand_works_out() -> None:
     assert hamm.lemma_6(2, 2, 0.5, 0.25, 1.0) == pytest.approx(81.646990, abs=1e-4)  # 2 x 4 x .75 x 13.607832
     assert hamm.theorem_4(2, 100, 2, 0.5, 0.25, 1.0) == pytest.approx(174.742615, abs=1e-4)  # + 16 x 34.995732/50 + 1/4
     assert hamm.lemma_6(1, 2, 0.5, 0.25, 1.0) == pytest.approx(4 * 81.646990, abs=1e-3)
+    # Three classes: six weights, (6 sqrt 2 log 120)^2 = 72 x 22.920102, and half of 1/2 + 1/2.
+    assert hamm.lemma_6_softmax(2, 3, 2, 0.5, 1.0) == pytest.approx(825.1237, abs=1e-2)
 
 
 def test_hamms_lemma_and_what_is_proved_of_it_hold_in_simulated_runs() -> None:

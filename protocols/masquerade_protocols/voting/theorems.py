@@ -24,12 +24,22 @@ from masquerade_core.learning.theorems import (
 from masquerade_core.study import Study
 from masquerade_protocols.voting.public import beta, is_soft, parameters_of
 
-__all__ = ["lemma_6", "proved_excess", "theorem_4", "theorems"]
+__all__ = ["lemma_6", "lemma_6_softmax", "proved_excess", "theorem_4", "theorems"]
 
 
 def lemma_6(M: int, d: int, lam: float, c: float, eps: float, failure: float = FAILURE) -> float:
     """Return the printed bound on R^lambda(w_p) - R^lambda(w_s): 2 d^2 (c + lambda) log^2(d/delta)/(lambda M eps)^2."""
     return 2 * d**2 * (c + lam) * math.log(d / failure) ** 2 / (lam * M * eps) ** 2
+
+
+def lemma_6_softmax(M: int, classes: int, d: int, lam: float, eps: float, failure: float = FAILURE) -> float:
+    """Return Lemma 6's bound as it reads for C named classes, which the paper leaves out.
+
+    There are C d weights, the noise has the density exp(-M lambda eps |x|/sqrt 2), and softmax' risk is
+    (1/2 + lambda)-smooth: the covariance of a label that is drawn has no eigenvalue above 1/2.
+    """
+    length = classes * d * math.sqrt(2) / (M * lam * eps) * math.log(classes * d / failure)
+    return (0.5 + lam) / 2 * length**2
 
 
 def theorem_4(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.reproduce.bands import Report, Row, mean_and_error
+from masquerade.reproduce.hamm_public import projected_publicly, public_rows
 from masquerade.reproduce.hamm_runs import (
     CLASSES,
     KINDS,
@@ -21,6 +22,7 @@ from masquerade.reproduce.hamm_runs import (
     published_sensitivity,
     trial_of_har,
 )
+from masquerade.reproduce.hamm_theorems import compared
 from masquerade.reproduce.panels import Panel, Series
 from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.errors import BadInput
@@ -126,7 +128,16 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> R
     ]
     results = run_tasks(tasks)
     found = {name: np.array([result[name] for result in results]) for name in results[0]}
-    rows = (*_without_rows(found), *_norm_rows(found), *_noise_rows(found), *_curve_rows(found))
+    public = run_tasks([
+        Task(
+            f"trial {number}, public projection",
+            projected_publicly,
+            (data, f"hamm-2016 {seed} {number}", _LAMBDA, shape, _TIME_DOMAIN, _D),
+        )
+        for number in range(_TRIALS)
+    ])  # fmt: skip
+    projected = public_rows(public, results)
+    rows = (*_without_rows(found), *projected, *_norm_rows(found), *_noise_rows(found), *_curve_rows(found))
     settings = {
         "trials": _TRIALS,
         "parties": _PARTIES,
@@ -140,7 +151,8 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> R
         "norms": _TRIALS * _POOL,
         "seed": seed,
     }
-    return Report("hamm-2016", "2", (_CLEAR, _UNACCOUNTED, _MEANING), settings, rows, _panels(found))
+    bounds = compared(results, _PARTIES, CLASSES, _D, _LAMBDA)
+    return Report("hamm-2016", "2", (_CLEAR, _UNACCOUNTED, _MEANING), settings, rows, _panels(found), bounds)
 
 
 # --- The tables -----------------------------------------------------------------------

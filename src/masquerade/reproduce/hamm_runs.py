@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from masquerade.originals import har
+from masquerade.reproduce import hamm_theorems
 from masquerade.reproduce.bands import mean_and_error
 from masquerade.reproduce.panels import Series
 from masquerade_core.errors import BadInput
@@ -53,17 +54,19 @@ _Array = NDArray[np.float64]
 _Classes = NDArray[np.intp]
 
 
-def principal_components(X_train: _Array, X_test: _Array, d: int) -> tuple[_Array, _Array]:
+def principal_components(X_train: _Array, X_test: _Array, d: int, *, of: _Array | None = None) -> tuple[_Array, _Array]:
     """Project both parts on the training part's d leading right singular vectors, not centred, and clip the rows.
 
-    The directions depend on all training records, and no theorem of the paper accounts for that.
+    The directions depend on all training records, and no theorem of the paper accounts for that. They are those of the
+    records ``of`` instead, if these are given.
 
     Returns
     -------
     X_train, X_test
         Of shapes (n, d) and (m, d), each row of norm at most 1.
     """
-    _, vectors = np.linalg.eigh(X_train.T @ X_train)
+    base = X_train if of is None else of
+    _, vectors = np.linalg.eigh(base.T @ base)
     leading = vectors[:, : -d - 1 : -1]
     projected = (X @ leading for X in (X_train, X_test))
     train, test = (X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None] for X in projected)
@@ -280,7 +283,11 @@ def trial_of_har(
             noise = pools[kind][chosen] * (sensitivity * inverse / scale)
             found[f"{method} {kind} {inverse:g}"] = accuracies(X_test, y_test, trial.W[method], noise)
             start += draws
-    return found
+    points = X[order[parts.size : parts.size + auxiliary]]
+    votes = np.array([predict_classes(points, W) for W in trial.own])
+    alpha = np.stack([(votes == k).mean(axis=0) for k in range(CLASSES)], axis=1)
+    noise = eta[np.arange(draws) % pool] * hamm_theorems.INVERSE
+    return found | hamm_theorems.excesses(trial.W["soft"], points, alpha, Lambda, noise)
 
 
 # --- Curves ---------------------------------------------------------------------------

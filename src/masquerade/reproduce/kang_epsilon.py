@@ -17,6 +17,8 @@ from masquerade.reproduce.kang_cells import Cells, central, joined, over_epsilon
 from masquerade.reproduce.kang_data import LARGE, SMALL
 from masquerade.reproduce.kang_found import METHODS, OPTIMISTIC, SEEDED, SHOWN, Found, folders, panels
 from masquerade.reproduce.kang_runs import ETAS, LEAST_PART, Setting
+from masquerade.reproduce.kang_theorems import compared, excesses
+from masquerade.reproduce.measured import Measured
 from masquerade.reproduce.panels import Panel
 from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade.reproduce.telling import judged, reference
@@ -149,7 +151,23 @@ def figure_1(draws: int, seed: int, run_tasks: RunTasks, data: Path | None, sett
         },
         _rows(found, setting),
         _panels(found, setting),
+        _theorems(plans, setting, run_tasks),
     )
+
+
+def _theorems(plans: list[_Plan], setting: Setting, run_tasks: RunTasks) -> list[Measured]:
+    """Measure what inequality (11) bounds, on the small sets."""
+    tasks = [
+        (plan.name, Task(f"{plan.name}, theorems, partitions {' '.join(map(str, chunk))}", excesses, arguments, 4.0))
+        for plan in plans
+        if plan.small
+        for chunk in plan.chunks(setting.m)
+        for arguments in [(plan.name, plan.folder, setting, chunk, plan.draws, plan.seed)]
+    ]
+    results = run_tasks([task for _, task in tasks]) if tasks else []
+    names = dict.fromkeys(name for name, _ in tasks)
+    parts = {name: [part for (other, _), part in zip(tasks, results, strict=True) if other == name] for name in names}
+    return [row for name in names for row in compared(name, parts[name], setting)]
 
 
 def _together(apart: list[Cells], alone: list[Cells]) -> Found:

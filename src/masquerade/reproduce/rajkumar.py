@@ -17,6 +17,7 @@ from masquerade.reproduce.bands import Report, Row, mean_and_error
 from masquerade.reproduce.panels import Panel, Series
 from masquerade.reproduce.rajkumar_runs import DELTA, D, printed_root
 from masquerade.reproduce.rajkumar_tasks import aggregated, central, gradient
+from masquerade.reproduce.rajkumar_theorems import compared, excesses
 from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
@@ -143,7 +144,14 @@ def figure_1(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = No
             *_open_rows(errors),
         ),
         _panels(errors),
+        compared(run_tasks(_bounded(draws, seed)), _LAMBDA, _EPS, _PARTIES[0]),
     )
+
+
+def _bounded(draws: int, seed: int) -> list[Task]:
+    """Return the tasks that measure what the theorems bound."""
+    arguments = (draws, _LAMBDA, _EPS, _PARTIES[0], _ROUNDS[-1])
+    return [Task(f"set {number}, theorems", excesses, (seed, number, *arguments), 4.0) for number in range(_SETS)]
 
 
 # --- The tables -----------------------------------------------------------------------
