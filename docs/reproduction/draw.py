@@ -2,7 +2,7 @@
 
 ``results/`` holds the CSV files that ``masquerade reproduce`` wrote. After another run, copy its files there and run
 this. A page's table that has a stored table's name above it, in bold, gets its numbers. So does a table between
-``<!-- beside: FIGURE -->`` and ``<!-- end -->``, which puts the paper's words beside ours.
+``<!-- beside FIGURE -->`` and ``<!-- end -->``, which puts the paper's words beside ours.
 """
 
 import csv
@@ -168,7 +168,7 @@ def filled(stem: str, page: str) -> str:
         return f"**{found['name']}**\n\n{table(by_name[name])}\n" if name in by_name else found[0]
 
     page = re.sub(r"^\*\*(?P<name>[^\n]+)\*\*\n\n\| \| reached [^\n]*\n(?:\|[^\n]*\n)*", anew, page, flags=re.MULTILINE)
-    begin = f"<!-- beside: {stem} -->"
+    begin = f"<!-- beside {stem} -->"
     if begin not in page:
         return page
     before, after = page.split(begin, 1)
