@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 SEED = 2010
-_MOST_AUXILIARY = 1_000
 
 _Array = NDArray[np.float64]
 
@@ -98,9 +97,9 @@ class Cohort:
         """Return the Lambda of a study of these records; None where the protocol has one of its own."""
         return None if protocol.regularization is not None and not self.stated else self.regularization
 
-    def with_auxiliary(self) -> "Cohort":
-        """Return this cohort with half of its test set, at most 1,000 records, as auxiliary records without labels."""
-        count = min(_MOST_AUXILIARY, len(self.test.rows) // 2)
+    def with_auxiliary(self, most: int = 1_000) -> "Cohort":
+        """Return this cohort with half of its test set, at most ``most`` records, as auxiliary ones without labels."""
+        count = min(most, len(self.test.rows) // 2)
         without = Records(self.test.columns[:-1], [row[:-1] for row in self.test.rows[:count]])
         return replace(self, auxiliary=without, test=Records(self.test.columns, self.test.rows[count:]))
 

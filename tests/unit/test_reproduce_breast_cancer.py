@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from masquerade.reproduce import Report, rajkumar_breast_cancer, rajkumar_tasks, reproduce
+from masquerade.reproduce import PAPERS, Report, rajkumar_breast_cancer, rajkumar_tasks, reproduce
 from masquerade.reproduce.rajkumar_tasks import FOLDS, breast_cancer_fold
 from masquerade.reproduce.tasks import Task, one_after_another
+from masquerade.reproduce.telling import judged, reference
 
 _Array = NDArray[np.float64]
 
@@ -30,7 +31,7 @@ def report() -> Report:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _SMALL.items():
             patch.setattr(rajkumar_breast_cancer, name, value)
-        return reproduce("rajkumar-2012", "2", draws=1)
+        return reproduce("rajkumar-2012", "2", draws=2)
 
 
 def _rows(report: Report, table: str) -> dict[str, float]:
@@ -50,26 +51,26 @@ def test_each_record_is_in_one_fold_and_rows_are_in_the_unit_ball() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_the_majority_has_its_line_and_no_private_method_is_below_it(report: Report) -> None:
+def test_the_majority_has_its_line_and_every_method_its_rows(report: Report) -> None:
     assert _rows(report, rajkumar_breast_cancer._MAJORITY)["its error"] == pytest.approx(212 / 569, abs=5e-4)
-    for eps in (0.1, 0.2):
-        assert len(_rows(report, rajkumar_breast_cancer._NULL.format(eps))) == 1 + 2 + 2 + 3
     (no_privacy,) = (row.value for row in report.rows if row.name == "no privacy, lambda = 0.01")
     assert no_privacy < 0.15
-    assert no_privacy < _rows(report, rajkumar_breast_cancer._BELOW)["GOP"] < 0.37
-    # The printed sigma* takes the null result away, so the band tells noise from none.
-    broken = [row for row in report.rows if row.broken]
-    assert len(broken) == 2
-    assert all(row.holds for row in broken)
+    for eps in (0.1, 0.2, 1.0):
+        found = [row for row in report.rows if row.table == rajkumar_breast_cancer._AT.format(eps)]
+        assert [row.name for row in found if not row.broken] == ["GOP", "PSGD, K = 2", "PSGD, K = 3"]
+        assert found[1].name == "GOP: no noise"
+        assert found[1].value == pytest.approx(no_privacy)
+        assert len(_rows(report, rajkumar_breast_cancer._AGGREGATION.format(eps))) == 2 + 3
     assert any("printed equation" in note for note in report.notes)
     titles = [panel.title for panel in report.panels]
     assert len(titles) == 7
     for panel in report.panels:
         assert panel.reference == (("majority", _rows(report, rajkumar_breast_cancer._MAJORITY)["its error"]),)
     drawn = {series.name: tuple(series.y) for series in report.panels[0].series}
-    found = _rows(report, rajkumar_breast_cancer._NULL.format(0.1))
-    assert drawn["PSGD"] == (found["PSGD, K = 2"], found["PSGD, K = 3"])
-    assert drawn["local aggregation"][0] == found["local aggregation, random, K = 2"]
+    found_at = _rows(report, rajkumar_breast_cancer._AT.format(0.1))
+    np.testing.assert_allclose(drawn["PSGD"], (found_at["PSGD, K = 2"], found_at["PSGD, K = 3"]))
+    aggregated = _rows(report, rajkumar_breast_cancer._AGGREGATION.format(0.1))
+    assert drawn["local aggregation"][0] == aggregated["random, K = 2"]
 
 
 @pytest.mark.usefixtures("small")
@@ -78,10 +79,35 @@ def test_a_gop_without_noise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         return np.zeros((draws, d))
 
     monkeypatch.setattr(rajkumar_tasks, "draw_eta", nothing)
-    report = reproduce("rajkumar-2012", "2", draws=1)
+    report = reproduce("rajkumar-2012", "2", draws=2)
     failed = {(row.table, row.name) for row in report.failed}
     for eps in (0.1, 0.2):
-        assert (rajkumar_breast_cancer._NULL.format(eps), "GOP") in failed
+        assert (rajkumar_breast_cancer._AT.format(eps), "GOP") in failed
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.2, 1.0])
+@pytest.mark.parametrize("name", ["GOP", "PSGD, K = 5", "PSGD, K = 10", "PSGD, K = 15"])
+def test_a_random_classifier_passes_for_no_method(eps: float, name: str) -> None:
+    """As many draws as the figure has; each scatters as the reference's do."""
+    expected = reference("rajkumar-2012 2", f"{name}, eps = {eps}")
+    assert expected is not None
+    spread = expected.error * np.sqrt(expected.sets)
+    draws = PAPERS["rajkumar-2012"]["2"].draws
+    pairs = 0.5 + spread * np.random.default_rng(1).standard_normal((draws, 1))
+    right, wrong = judged("t", name, pairs, expected, {"chance": np.full((draws, 1), 0.5)})
+    assert not right.holds
+    assert wrong.holds
+
+
+def test_a_draw_and_its_mirror_image_are_one_pair_and_halves_have_half_of_the_noise() -> None:
+    found = rajkumar_tasks.gradient("breast cancer", 1, 0, 3, 0.01, 0.2, (2,), (2,), False, True)
+    assert {name: len(values) for name, values in found.items()} == dict.fromkeys(found, 6)
+    assert set(found) == {"gop, same eta, 0.2", "psgd 0.2 2 2", "half gop, same eta, 0.2", "half psgd 0.2 2 2"}
+    errors = np.array([[0.1, 0.2, 0.5, 0.7], [0.3, 0.2, 0.1, 0.1]])
+    np.testing.assert_allclose(rajkumar_breast_cancer._pairs(errors), [[0.25], [0.3]])
+    # Where noise is all there is, a classifier and its mirror image are right on each other's mistakes.
+    lost = rajkumar_tasks.gradient("breast cancer", 1, 0, 3, 0.01, 1e-5, (2,), (40,), False, True)["psgd 1e-05 2 40"]
+    np.testing.assert_allclose(lost.reshape(2, 3).mean(axis=0), 0.5, atol=0.02)
 
 
 @pytest.mark.usefixtures("small")
@@ -90,6 +116,6 @@ def test_the_numbers_depend_on_the_seed_and_not_on_the_order_of_the_tasks(report
         assert len({task.key for task in tasks}) == len(tasks) == FOLDS * 5
         return one_after_another(tasks[::-1])[::-1]
 
-    assert reproduce("rajkumar-2012", "2", draws=1, run_tasks=backwards).to_json() == report.to_json()
-    other = reproduce("rajkumar-2012", "2", draws=1, seed=1)
+    assert reproduce("rajkumar-2012", "2", draws=2, run_tasks=backwards).to_json() == report.to_json()
+    other = reproduce("rajkumar-2012", "2", draws=2, seed=1)
     assert [row.value for row in other.rows] != [row.value for row in report.rows]

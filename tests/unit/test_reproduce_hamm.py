@@ -17,6 +17,7 @@ from masquerade.reproduce import Report, Row, hamm, hamm_public, hamm_runs, repr
 from masquerade.reproduce.hamm_runs import (
     accuracies,
     aggregate,
+    crossed,
     crossing,
     draw_noise,
     draw_norms,
@@ -255,6 +256,23 @@ def test_where_a_curve_falls_to_a_level_is_between_its_points() -> None:
     assert crossing(curve, 0.1) == hamm._INVERSES[-1]
     back = Series("soft", (1.0, 10.0, 100.0), (0.8, 0.4, 0.7))  # noise may lift a curve again
     assert crossing(back, 0.6) == pytest.approx(np.sqrt(10))
+
+
+def test_a_crossing_s_error_is_that_of_other_trials_and_other_noise() -> None:
+    """Against many repetitions of ten trials, whose crossing scatters by as much as the error says."""
+    rng = np.random.default_rng(8)
+    inverses = (0.1, 1.0, 10.0)
+
+    def once() -> tuple[float, float | None]:
+        at = {0.1: 0.9, 1.0: 0.8, 10.0: 0.4}
+        trials = {f"soft {x:g}": y + 0.05 * rng.standard_normal((10, 4)) for x, y in at.items()}
+        return crossed(trials, "soft", inverses, 0.7 + 0.02 * rng.standard_normal(10))
+
+    places, errors = zip(*(once() for _ in range(400)), strict=True)
+    assert np.mean(places) == pytest.approx(10**0.25, rel=0.05)
+    assert np.sqrt(np.mean(np.square(np.array(errors, dtype=np.float64)))) == pytest.approx(np.std(places), rel=0.15)
+    flat = {f"soft {x:g}": np.full((10, 1), 0.9) for x in inverses}
+    assert crossed(flat, "soft", inverses, np.full(10, 0.1)) == (10.0, None)
 
 
 def test_the_panels_have_the_papers_axes_and_its_numbers(small: Path) -> None:

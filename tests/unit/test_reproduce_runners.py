@@ -296,7 +296,7 @@ def test_the_files_hold_the_numbers_and_the_claims(shell: Shell, tmp_path: Path)
     with (folder / CSV).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["value"]) for row in rows] == [row.value for row in report.rows]
-    assert list(rows[0]) == ["table", "name", "value", "error", "low", "high", "verdict"]
+    assert list(rows[0]) == ["table", "name", "value", "error", "low", "high", "verdict", "note"]
     assert (rows[0]["high"], rows[0]["verdict"]) == ("", "within")
     with (folder / CURVES).open(newline="") as file:
         kinds = [row["kind"] for row in csv.DictReader(file)]

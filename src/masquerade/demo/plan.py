@@ -28,6 +28,7 @@ MOST_PROCESSES = 64
 AUXILIARY = "auxiliary.csv"
 _LOOPBACK = "127.0.0.1"
 _DEADLINE_SECONDS = 120.0
+_AUXILIARY_OF_MANY = 500  # each point takes a draw of noise at each of the parties
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def prepare(
     where = directory if directory is not None else Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     ours = _make(where)
     if entry.auxiliary:
-        cohort = cohort.with_auxiliary()
+        cohort = cohort.with_auxiliary(_AUXILIARY_OF_MANY) if len(names) > MOST_PROCESSES else cohort.with_auxiliary()
     try:
         new = {"protocol": protocol, "calibration": calibration}
         settings = new if like is None else run_settings(like, protocol, calibration)

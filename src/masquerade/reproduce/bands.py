@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from masquerade.reproduce.measured import QUANTILE, Measured
 from masquerade.reproduce.panels import Panel
 
-__all__ = ["Report", "Row", "mean_and_error"]
+__all__ = ["POWER", "Report", "Row", "mean_and_error"]
+
+POWER = 0.95
+"""How often a broken variant must lie outside a band that was computed from draws."""
 
 
 def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -42,6 +45,8 @@ class Row:
     broken : bool
         Whether this is a variant known to be wrong. It must lie outside the band, or the band proves nothing.
     note : str
+    power : float, optional
+        The probability that this broken variant's next run lies outside the band; it must be at least ``POWER``.
     """
 
     table: str
@@ -52,6 +57,7 @@ class Row:
     high: float | None = None
     broken: bool = False
     note: str = ""
+    power: float | None = None
 
     @property
     def banded(self) -> bool:
@@ -66,7 +72,9 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether this figure is where it must be."""
+        """Whether this figure is where it must be; a broken variant outside, and not by luck."""
+        if self.broken and self.power is not None and self.power < POWER:
+            return False
         return not self.banded or self.inside() != self.broken
 
     @property
@@ -76,7 +84,8 @@ class Row:
             return ""
         where = "within" if self.inside() else "outside"
         if self.broken:
-            return f"{where}: {'caught' if self.holds else 'NOT CAUGHT'}"
+            likely = "" if self.power is None else f", power {_floored(self.power)}"
+            return f"{where}: {'caught' if self.holds else 'NOT CAUGHT'}{likely}"
         return where if self.holds else where.upper()
 
     @property
@@ -105,12 +114,17 @@ class Row:
             "broken_variant": self.broken,
             "inside": bool(self.inside()) if self.banded else None,
             "holds": bool(self.holds) if self.banded else None,
+            "power": _number(self.power),
             "note": self.note,
         }
 
 
 def _number(x: float | None) -> float | None:
     return None if x is None else float(x)
+
+
+def _floored(chance: float) -> str:
+    return f"{int(chance * 1000) / 1000:.3f}"
 
 
 def _short(x: float) -> str:

@@ -7,6 +7,7 @@ this module draws, so matplotlib is an extra (``plots``). The module can be impo
 
 import importlib.util
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,20 @@ _LEGEND_ROW, _HANDLE, _LETTER = 0.21, 0.6, 0.065  # inches
 _DOTS_PER_INCH = 150
 _POINTS = 9
 
+_DARK = """\
+@media (prefers-color-scheme: dark) {
+text { fill:#e6e6e6 }
+[style*="fill:#ffffff"] { fill:#15191d !important }
+[style*="fill:#000000"] { fill:#e6e6e6 !important }
+[style*="stroke:#000000"] { stroke:#e6e6e6 !important }
+[style*="stroke:#595959"] { stroke:#b0b0b0 !important }
+[style*="fill:#0072b2"] { fill:#56b4e9 !important }
+[style*="stroke:#0072b2"] { stroke:#56b4e9 !important }
+[style*="stroke:#cccccc"] { stroke:#444a50 !important }
+}
+"""
+"""What a viewer who asks for dark pages sees: the same file has both looks. It needs no script and no second file."""
+
 _Look = tuple[str, str, Any]
 """Colour, marker and line."""
 
@@ -39,6 +54,8 @@ def can_draw() -> bool:
 
 def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Path]) -> None:
     """Draw all panels into one picture, and write it once for each path: as SVG or PNG, which its ending says.
+
+    An SVG is light, and dark where its viewer prefers dark pages.
 
     Parameters
     ----------
@@ -67,7 +84,13 @@ def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Pa
     beside = _beside(width if len(legends) == 1 else width / columns, legends)
     beneath, inside = (math.ceil(lines / beside) * _LEGEND_ROW * share for share in _shares(len(legends)))
     levels = {name for panel in panels for name, _ in panel.reference}
-    settings: Any = {"font.size": _POINTS, "svg.hashsalt": title, "svg.fonttype": "none", "axes.titlesize": _POINTS + 1}
+    settings: Any = {
+        "font.size": _POINTS,
+        "font.sans-serif": ["DejaVu Sans"],
+        "svg.hashsalt": title,
+        "svg.fonttype": "none",
+        "axes.titlesize": _POINTS + 1,
+    }
     with mpl.rc_context(settings):
         size = (width, (_HEIGHT + inside) * rows + 0.6 + beneath)
         figure = Figure(figsize=size, layout="constrained")
@@ -88,6 +111,31 @@ def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Pa
             vector = path.suffix == ".svg"
             said = {"Date": None, "Description": watermark} if vector else {"Description": watermark}
             figure.savefig(path, format=path.suffix[1:], dpi=_DOTS_PER_INCH, metadata=said)
+            if vector:
+                _finish(path)
+
+
+def _finish(path: Path) -> None:
+    """Give an SVG a second look for dark pages, and leave out spaces and digits that nobody sees."""
+    drawn = re.sub(r"\s*\n\s*", " ", path.read_text(encoding="utf-8")).replace("> <", "><")
+    drawn = re.sub(
+        r'="[^"]*"', lambda found: re.sub(r"(\d\.\d)\d+", r"\1", found[0]).replace(": ", ":").replace(' "', '"'), drawn
+    )
+    drawn = re.sub(r"<!DOCTYPE[^>]*>", "", drawn).replace("; ", ";")
+    drawn = re.sub(r' id="(?![mp][0-9a-f]{10}")[^"]*"', "", drawn)
+    drawn = re.sub(r'(<use [^>]*?) style="[^"]*"', r"\1", drawn)  # what it repeats has the same look
+    drawn = re.sub(r' transform="rotate\(-0 [^"]*"', "", drawn)
+    drawn = re.sub(r"(</?g>)+", lambda found: found[0].replace("<g></g>", ""), drawn)
+    drawn = re.sub(r"<metadata>.*</cc:Work></rdf:RDF></metadata>", _said, drawn)
+    path.write_text(
+        drawn.replace('<style type="text/css">', f'<style type="text/css">{_DARK}', 1), encoding="utf-8", newline=""
+    )
+
+
+def _said(found: re.Match[str]) -> str:
+    """Keep the description alone: it says that nothing here is private."""
+    description = re.search(r"<dc:description>(.*?)</dc:description>", found[0])
+    return f"<desc>{description[1]}</desc>" if description else ""
 
 
 def _names(panel: Panel) -> list[str]:
@@ -173,7 +221,6 @@ def _panel(axes: Any, panel: Panel, looks: dict[str, _Look]) -> None:
             linestyle=_CLAIMED if series.claimed else line,
             linewidth=1.0 if series.claimed else 1.3,
             elinewidth=0.8,
-            capsize=2,
             zorder=3 if series.claimed else 2,
         )
     axes.set_title(panel.title)

@@ -20,7 +20,7 @@ __all__ = ["TASKS", "Folder", "curves_csv", "numbers_csv"]
 TASKS = ".tasks"
 """The folder in which results of tasks are kept until the figure is whole."""
 
-_NUMBERS = ("table", "name", "value", "error", "low", "high", "verdict")
+_NUMBERS = ("table", "name", "value", "error", "low", "high", "verdict", "note")
 _CURVES = ("panel", "kind", "series", "x", "y", "error")
 
 
@@ -105,7 +105,7 @@ def numbers_csv(report: Report) -> str:
     rows = (*report.rows, *(row for row in report.checked if row not in report.rows))
     return _csv(
         _NUMBERS,
-        ((r.table, r.name, _exact(r.value), *map(_exact, (r.error, r.low, r.high)), r.verdict) for r in rows),
+        ((r.table, r.name, _exact(r.value), *map(_exact, (r.error, r.low, r.high)), r.verdict, r.note) for r in rows),
     )
 
 

@@ -16,7 +16,7 @@ from masquerade.reproduce.hamm_public import projected_publicly, public_rows
 from masquerade.reproduce.hamm_runs import (
     CLASSES,
     KINDS,
-    crossing,
+    crossed,
     curve,
     curves,
     published_sensitivity,
@@ -203,9 +203,8 @@ def _curve_rows(found: _Found) -> list[Row]:
         for method, kind in curves()
         for inverse in _INVERSES
     ]
-    indiv = float(found["indiv"].mean())
     rows += [
-        Row(_UNTIL, f"{method}, {kind}", crossing(curve(found, f"{method} {kind}", _INVERSES, method), indiv))
+        Row(_UNTIL, f"{method}, {kind}", *crossed(found, f"{method} {kind}", _INVERSES, found["indiv"].mean(axis=1)))
         for method, kind in curves()
         if method != "vote"
     ]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from masquerade.reproduce.bands import Report, Row, mean_and_error
 from masquerade.reproduce.hamm_binary_runs import METHODS, BinaryRecords, trial
 from masquerade.reproduce.hamm_data import connections, stand_in, urls
-from masquerade.reproduce.hamm_runs import KINDS, crossing, curve, curves
+from masquerade.reproduce.hamm_runs import KINDS, crossed, curve, curves
 from masquerade.reproduce.panels import Panel, Series
 from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.errors import BadInput
@@ -251,20 +251,22 @@ def _around(table: str, name: str, values: _Array, middle: float | None = None, 
 
 def _curve_rows(setting: Setting, found: _Found) -> Iterator[Row]:
     """Yield the curves of the largest M, and where each curve ends for every M. The panels have all curves."""
-    largest, indiv = _SIZES[-1], float(found["indiv"].mean())
+    largest = _SIZES[-1]
     for method, kind in curves():
         table, series = _CURVES.format(largest, _NAMES[kind]), _curve(found, largest, method, kind)
         for x, y, spread in zip(series.x, series.y, series.error or (), strict=True):
             yield Row(table, f"{method}, 1/eps = {x:g}", y, spread)
     for M in _SIZES:
         for method, kind in curves():
-            yield Row(_UNTIL, f"M = {M}, {method}, {_NAMES[kind]}", crossing(_curve(found, M, method, kind), indiv))
+            place = crossed(found, f"{M} {method} {kind}", _INVERSES, found["indiv"].mean(axis=1))
+            yield Row(_UNTIL, f"M = {M}, {method}, {_NAMES[kind]}", *place)
     for M in _SIZES:
-        least = float(found[f"{M} soft"].mean()) - _NEAR
+        least = found[f"{M} soft"].mean(axis=1) - _NEAR
         for kind in ("published", "exp"):
-            value = crossing(_curve(found, M, "soft", kind), least)
             note = setting.claim if largest == M else ""
-            yield Row(_KEEPS, f"M = {M}, {_NAMES[kind]}", value, note=note)
+            yield Row(
+                _KEEPS, f"M = {M}, {_NAMES[kind]}", *crossed(found, f"{M} soft {kind}", _INVERSES, least), note=note
+            )
 
 
 def _curve(found: _Found, M: int, method: str, kind: str) -> Series:

@@ -30,6 +30,7 @@ __all__ = [
     "Trial",
     "accuracies",
     "aggregate",
+    "crossed",
     "crossing",
     "curve",
     "curves",
@@ -310,3 +311,30 @@ def crossing(series: Series, level: float) -> float:
     high, low = series.y[i - 1], series.y[i]
     left, right = math.log10(series.x[i - 1]), math.log10(series.x[i])
     return float(10 ** (left + (right - left) * (high - level) / (high - low)))
+
+
+def crossed(
+    found: Mapping[str, _Array], name: str, inverses: Sequence[float], levels: _Array
+) -> tuple[float, float | None]:
+    """Return where the mean curve of "name 1/eps" falls below the mean of the trials' levels, and its standard error.
+
+    The error is the jackknife's: the place is computed again without each trial in turn. It counts the draws of the
+    noise and how the records were dealt. A curve that is below at no point or at all points has no place, and none.
+
+    Parameters
+    ----------
+    levels : ndarray, shape (trials,)
+        The level of each trial.
+    """
+    trials = len(levels)
+
+    def place(kept: NDArray[np.intp]) -> float:
+        means = [float(found[f"{name} {inverse:g}"][kept].mean()) for inverse in inverses]
+        return crossing(Series(name, tuple(inverses), means), float(levels[kept].mean()))
+
+    whole = np.arange(trials)
+    value = place(whole)
+    if value in {inverses[0], inverses[-1]}:
+        return value, None
+    without = np.array([place(np.delete(whole, number)) for number in range(trials)])
+    return value, float(math.sqrt((trials - 1) * without.var()))

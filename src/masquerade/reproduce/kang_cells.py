@@ -16,6 +16,7 @@ from masquerade.reproduce.kang_runs import (
     Setting,
     Split,
     accuracies,
+    gathered_descent,
     local_descents,
     losses,
     party_sizes,
@@ -99,11 +100,15 @@ def _one_u(
         n, sizes = len(split.Z), party_sizes(len(split.Z), setting.m, u)
         at = (np.full(setting.m, float(n)), np.full(setting.m, float(setting.m * sizes.min())), sizes.astype(float))
         sds = np.array([[sigma(setting, k) for k in row] for row in at])
-        theta = local_descents(np.split(split.Z, np.cumsum(sizes)[:-1]), sds, setting.rounds, draws, rng, single=single)
+        parts = np.split(split.Z, np.cumsum(sizes)[:-1])
+        theta = local_descents(parts, sds, setting.rounds, draws, rng, single=single)
         weighted, plain = _averaged(theta, sizes)
         noises = {"": 0, "m n_min": 1, "n_j": 2}
         _note(found, split, f", u = {u}", weighted, {"W": noises[""], "W own": noises["n_j"]}, draws)
-        _note(found, split, f", u = {u}", plain, {"U": noises[""], "UJ": noises["m n_min"]}, draws)
+        _note(found, split, f", u = {u}", plain, {"U": noises[""], "U min": noises["m n_min"]}, draws)
+        gathered = SimulationRng(seed, f"partition {number}, u = {u}, gathered")
+        J = gathered_descent(parts, sds[1, :1], setting.rounds, draws, gathered, single=single)
+        _note(found, split, f", u = {u}", _columns(J), {"J": 0}, draws)
         if draws:
             for method, average in (("W", weighted), ("U", plain)):
                 moved = average[0, 1 : 1 + draws] - average[0, :1]
@@ -151,14 +156,19 @@ def over_epsilon(
             at += [sizes.astype(float), at[0] / np.sqrt(setting.m)]
         each = [replace(setting, epsilon=epsilon) for epsilon in epsilons]
         sds = np.array([[sigma(one, k) for k in row] for one in each for row in at])
-        theta = local_descents(np.split(split.Z, np.cumsum(sizes)[:-1]), sds, setting.rounds, draws, rng, single=True)
+        parts = np.split(split.Z, np.cumsum(sizes)[:-1])
+        theta = local_descents(parts, sds, setting.rounds, draws, rng, single=True)
         weighted, plain = _averaged(theta, sizes)
+        few = sds[1 :: len(at), 0]
+        gathered = SimulationRng(seed, f"partition {number}, m = {setting.m}, gathered")
+        J = _columns(gathered_descent(parts, few, setting.rounds, draws, gathered, single=True))
         cell: Cells = {}
         for i, epsilon in enumerate(epsilons):
             first, after = i * len(at), f", eps = {epsilon:g}"
             more = {"W own": first + 2, "W wide": first + 3} if own else {}
             _note(cell, split, after, weighted, {"W": first} | more, draws)
-            _note(cell, split, after, plain, {"U": first, "UJ": first + 1}, draws)
+            _note(cell, split, after, plain, {"U": first, "U min": first + 1}, draws)
+            _note(cell, split, after, J, {"J": i}, draws)
         found.append(cell)
     return joined(found)
 

@@ -18,9 +18,11 @@ __all__ = ["METHODS", "OPTIMISTIC", "SEEDED", "SHOWN", "Found", "folders", "pane
 
 METHODS = (
     "There are m parties with n records together; n_j of them are party j's, and n_(1) the smallest party's. W: local "
-    "descents with the noise of n records, averaged by size. U: the same descents, plain average. UJ: local descents "
-    "with the noise of m n_(1) records, plain average. C: one descent on all records with the noise of n records. W "
-    "own: W with the noise of n_j records."
+    "descents with the noise of n records, averaged by size. J: gradient perturbation as in Jayaraman et al., the "
+    "paper's comparator: in each round the plain average of the parties' mean gradients at one theta, with one noise "
+    "of m n_(1) records. C: one descent on all records with the noise of n records. U: W's descents, plain average. "
+    "U min: the same with the noise of m n_(1) records, which is no method of either paper. W own: W with the noise "
+    "of n_j records."
 )
 OPTIMISTIC = (
     "The learning rates are 0.01, 0.05, 0.1, 0.5 and 1. For each data set, method and point, the one counts that is "
@@ -29,9 +31,16 @@ OPTIMISTIC = (
 )
 SEEDED = (
     "The descent is the protocol's, in floating point. The normals come from a seed and not from the protocol's "
-    "sampler; all methods, rates and values of {shared} share them. Nothing here is a private release."
+    "sampler; all rates and values of {shared} share them, and so do W and U. Nothing here is a private release."
 )
-SHOWN = {"W": "W, the paper's", "U": "U, plain average", "UJ": "UJ, compared", "C": "C, central", "W own": "W own"}
+SHOWN = {
+    "W": "W, the paper's",
+    "J": "J, compared",
+    "C": "C, central",
+    "U": "U, plain average",
+    "U min": "U min",
+    "W own": "W own",
+}
 """The methods, and what the curves are called."""
 
 _AXES = {"u": "u: the large parties' records over the small ones'", "eps": "epsilon"}

@@ -23,8 +23,10 @@ __all__ = [
     "Setting",
     "Split",
     "accuracies",
+    "gathered_descent",
     "local_descents",
     "losses",
+    "normals",
     "party_sizes",
     "random_sizes",
     "sigma",
@@ -111,7 +113,14 @@ def random_sizes(n: int, m: int, rng: Rng) -> NDArray[np.int64]:
 
 
 def local_descents(
-    parts: Sequence[_Array], sds: _Array, rounds: int, draws: int, rng: Rng, *, single: bool = False
+    parts: Sequence[_Array],
+    sds: _Array,
+    rounds: int,
+    draws: int,
+    rng: Rng,
+    *,
+    single: bool = False,
+    weights: Sequence[_Array] | None = None,
 ) -> _Floats:
     """Descend on every party's objective: without noise and with each noise, at each learning rate.
 
@@ -127,6 +136,8 @@ def local_descents(
         How many draws of the normals.
     single : bool
         Whether to compute in single precision, four times as fast. The normals are the same ones, rounded.
+    weights : sequence of ndarray, shape (n_j,), optional
+        What each record's gradient counts in its party's; 1/n_j if not given.
 
     Returns
     -------
@@ -137,11 +148,11 @@ def local_descents(
     kind = np.float32 if single else np.float64
     etas = np.array(ETAS, dtype=kind)[:, None]
     theta = np.zeros((len(parts), d, len(ETAS), columns), dtype=kind)
-    blocks = _counted(parts) if single else _groups(parts)
+    blocks = _groups(parts) if weights is None and not single else _counted(parts, weights, kind)
     noise = np.zeros((len(parts), d, 1, columns), dtype=kind)
     for _ in range(rounds):
         if draws:
-            z = _normals(rng, len(parts) * d * draws).reshape(len(parts), d, draws)
+            z = normals(rng, len(parts) * d * draws).reshape(len(parts), d, draws)
             scaled = z[:, :, None, :] * sds.T[:, None, :, None]
             noise[..., 1:] = scaled.reshape(len(parts), d, 1, -1)
         gradient = np.zeros_like(theta)
@@ -157,6 +168,36 @@ def local_descents(
     return theta
 
 
+def gathered_descent(
+    parts: Sequence[_Array], sds: _Array, rounds: int, draws: int, rng: Rng, *, single: bool = False
+) -> _Floats:
+    """Descend by gradient perturbation as Jayaraman et al. do: all parties at one theta, with one noise a round.
+
+    In each round, every party computes the mean gradient of its own records at the common theta. The step goes along
+    the plain average of these means, with one noise on it.
+
+    Parameters
+    ----------
+    sds : ndarray, shape (Q,)
+        Standard deviations of Q noises.
+
+    Returns
+    -------
+    ndarray, shape (d, etas, 1 + Q draws)
+        theta_T; the first column is without noise.
+
+    References
+    ----------
+    Jayaraman, Wang, Evans and Gu 2018, "Distributed Learning without Distress", gradient perturbation. Kang et al.
+    give its noise in their table 1: that of m n_(1) records.
+    """
+    weights = np.concatenate([np.full(len(part), 1 / (len(parts) * len(part))) for part in parts])
+    together = local_descents(
+        [np.concatenate(parts)], sds[:, None], rounds, draws, rng, single=single, weights=[weights]
+    )
+    return np.asarray(together[0])
+
+
 def _single_slopes(margins: _Floats) -> _Floats:
     """Return -1/(1 + e^m) in the place of m, the slope of the logistic loss. An infinite e^m gives 0."""
     with np.errstate(over="ignore"):
@@ -165,7 +206,7 @@ def _single_slopes(margins: _Floats) -> _Floats:
     return np.divide(-1, margins, out=margins)
 
 
-def _normals(rng: Rng, count: int) -> _Array:
+def normals(rng: Rng, count: int) -> _Array:
     """Return independent standard normals; of uniforms in (0, 1] on a grid of 2^-53."""
     pairs = (count + 1) // 2
     bits = np.frombuffer(rng.bytes(16 * pairs), dtype="<u8").reshape(2, pairs)
@@ -213,18 +254,22 @@ def _stacked(parts: Sequence[_Floats]) -> _Floats:
     return Z
 
 
-def _counted(parts: Sequence[_Array]) -> list[_Block]:
-    """Take each different record once, with its count; stack neighbours of about the same size, cut long parties."""
-    found = [np.unique(part.astype(np.float32), axis=0, return_counts=True) for part in parts]
-    means = [Z * (counts[:, None] / np.float32(len(part))) for (Z, counts), part in zip(found, parts, strict=True)]
-    blocks, start = [], 0
+def _counted(
+    parts: Sequence[_Array], weights: Sequence[_Array] | None = None, kind: type[np.floating] = np.float32
+) -> list[_Block]:
+    """Take each different record once, with its weights' sum; stack neighbours of about one size, cut long parties."""
+    found, means = [], []
+    for j, part in enumerate(parts):
+        Z, which, counts = np.unique(part.astype(kind), axis=0, return_inverse=True, return_counts=True)
+        shares = counts / len(part) if weights is None else np.bincount(which.ravel(), weights[j], len(Z))
+        found.append(Z)
+        means.append(Z * shares.astype(kind)[:, None])
+    blocks, start, sizes = [], 0, [len(Z) for Z in found]
     while start < len(parts):
         end = start + 1
-        sizes = [len(Z) for Z, _ in found]
         while end < len(parts) and _alike(sizes[start : end + 1]):
             end += 1
-        Z = _stacked([Z for Z, _ in found[start:end]])
-        mean = _stacked([one.astype(np.float32) for one in means[start:end]]).transpose(0, 2, 1)
+        Z, mean = _stacked(found[start:end]), _stacked(means[start:end]).transpose(0, 2, 1)
         for row in range(0, Z.shape[1], _CHUNK):
             rows = slice(row, row + _CHUNK)
             blocks.append(_Block(slice(start, end), Z[:, rows], mean[:, :, rows], None))

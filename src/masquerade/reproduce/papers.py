@@ -13,6 +13,7 @@ from masquerade.reproduce.hamm_binary import figure_3 as hamm_figure_3
 from masquerade.reproduce.hamm_binary import figure_4 as hamm_figure_4
 from masquerade.reproduce.kang import figure_2 as kang_figure_2
 from masquerade.reproduce.kang_epsilon import figure_1 as kang_figure_1
+from masquerade.reproduce.kang_pl import figure_pl as kang_figure_pl
 from masquerade.reproduce.pathak import figure_2 as pathak_figure_2
 from masquerade.reproduce.rajkumar import figure_1
 from masquerade.reproduce.rajkumar_breast_cancer import figure_2 as rajkumar_figure_2
@@ -86,7 +87,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "kang": {
         "1": Figure(
             kang_figure_1,
-            4,
+            10,
             2019,
             "at least one folder with a data set of the paper, such as adult",
             title="weighted and plain averages of noisy descents, by epsilon",
@@ -95,12 +96,21 @@ PAPERS: dict[str, dict[str, Figure]] = {
         ),
         "2": Figure(
             kang_figure_2,
-            4,
+            10,
             2019,
             "the folder breast-cancer-wisconsin or creditcard-balanced946",
             title="the same, by how unevenly records lie",
             seconds=330,
             where="the pages of examples/ say where each is",
+        ),
+        "pl": Figure(
+            kang_figure_pl,
+            10,
+            2019,
+            "the folder breast-cancer-wisconsin",
+            title="no figure of the paper: Theorem 3 for a loss that is not convex",
+            seconds=8,
+            where="the pages of examples/ say where it is",
         ),
     },
     "hamm-2016": {
@@ -115,7 +125,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
         ),
         "3": Figure(
             hamm_figure_3,
-            10,
+            50,
             2016,
             "KDD Cup 1999's kddcup.data_10_percent and corrected",
             title="votes of 5,000 to 20,000 parties, network intrusion",

@@ -120,6 +120,7 @@ def gradient(
     parties: Sequence[int],
     rounds: Sequence[int],
     broken: bool,
+    mirrored: bool = False,
 ) -> _Errors:
     """Compute PSGD for all K, and GOP under the same sum of eta.
 
@@ -132,6 +133,10 @@ def gradient(
         The values of K and of T, rising.
     broken : bool
         Whether to add the broken variants.
+    mirrored : bool
+        Whether each draw of the noise is followed, after all others, by its mirror image; "half" has half of each.
+        All laws here are symmetric. A classifier that is noise alone errs on exactly half together with its mirror
+        image, so pairs of them scatter a tenth as much as single draws.
     """
     records, test = load(source, seed, number)
     label = f"{_label(source, seed, number)}{'' if broken else f' eps = {epsilon}'}"
@@ -140,6 +145,8 @@ def gradient(
     schedule = psgd(study, N)
     eta = draw_eta(label, schedule.sigma, draws, d)
     rho = draw_rho(label, schedule, rounds[-1], draws, parties, d=d)
+    if mirrored:
+        eta, rho, draws = np.concatenate([eta, -eta]), np.concatenate([rho, -rho], axis=2), 2 * draws
     variants = {"psgd": eta}
     fresh = np.zeros((rounds[-1], draws, d))
     if broken:
@@ -164,6 +171,11 @@ def gradient(
     for T, iterates in zip(rounds, descend(records, study, schedule, noise, rounds), strict=True):
         for variant, by_K in zip(variants, iterates.reshape(shape), strict=True):
             found |= {f"{variant} {epsilon} {K} {T}": w for K, w in zip(parties, by_K, strict=True)}
+    if mirrored:
+        found[f"half gop, same eta, {epsilon}"] = [gop_minimiser(study, records, values / 2) for values in eta]
+        (halved,) = descend(records, study, schedule, lambda t: noise(t) / 2, rounds[-1:])
+        by_K = halved.reshape(len(parties), draws, d)
+        found |= {f"half psgd {epsilon} {K} {rounds[-1]}": w for K, w in zip(parties, by_K, strict=True)}
     return _errors(test, found)
 
 

@@ -1,0 +1,192 @@
+"""Draw the pages' figures and fill in their tables from the stored results: ``python docs/reproduction/draw.py``.
+
+``results/`` holds the CSV files that ``masquerade reproduce`` wrote. After another run, copy its files there and run
+this. A page's table that has a stored table's name above it, in bold, gets its numbers. So does a table between
+``<!-- beside FIGURE -->`` and ``<!-- end -->``, which puts the paper's words beside ours.
+"""
+
+import csv
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from masquerade.reproduce.bands import Row
+from masquerade.reproduce.drawing import draw
+from masquerade.reproduce.panels import Panel, Series
+
+HERE = Path(__file__).parent
+RESULTS, FIGURES = HERE / "results", HERE / "figures"
+LARGEST = 60_000
+"""Bytes of a picture."""
+
+PAGES = {
+    "bixler-4": "bixler.md",
+    "hamm-2016-2": "hamm-2016.md",
+    "hamm-2016-3": "hamm-2016.md",
+    "hamm-2016-4": "hamm-2016.md",
+    "kang-1": "kang.md",
+    "kang-2": "kang.md",
+    "kang-pl": "kang.md",
+    "pathak-2010-2": "pathak-2010.md",
+    "rajkumar-2012-1": "rajkumar-2012.md",
+    "rajkumar-2012-2": "rajkumar-2012.md",
+}
+DRAWN = {
+    "hamm-2016-3": r"M = 20000",
+    "hamm-2016-4": r"M = 20000",
+    "kang-1": r"Figure 1: ",
+    "kang-2": r"Figure 2: ",
+    "rajkumar-2012-1": r"eps = 0\.2",
+    "rajkumar-2012-2": r"eps = 0\.[12]",
+}
+"""Which panels a page shows, as a pattern of their titles; all where none is given. The command draws all."""
+_LABELS = {
+    "bixler": ("alpha", ""),
+    "hamm": ("1/eps", "test accuracy"),
+    "kang-1": ("epsilon", "accuracy"),
+    "kang-2": ("u", "accuracy"),
+    "kang-pl": ("epsilon", "optimal gap"),
+    "pathak": ("eps", "test error"),
+    "rajkumar": ("", "test error"),
+}
+_LOGARITHMIC = {"kang-1": "x", "kang-pl": "xy", "hamm": "x", "pathak": "x", "bixler": "x"}
+
+BESIDE: dict[str, list[tuple[str, str, str]]] = {
+    "kang-1": [
+        (
+            "W becomes better with epsilon",
+            "Figure 1, m = 32: means over epsilon of differences",
+            "{}, W(eps = 0.25) - W(eps = 0.01)",
+        ),
+        ("W is better than J", "Figure 1, m = 32: means over epsilon of differences", "{}, W - J"),
+        ("W is similar to C", "Figure 1, m = 32: means over epsilon of differences", "{}, W - C"),
+    ],
+    "hamm-2016-3": [
+        (
+            "soft is nearly as good as batch until 1/eps = 10 or so",
+            _KEEPS := "1/eps up to which soft keeps its accuracy without noise, but for 0.01",
+            "M = 20000, published",
+        ),
+        ("the same, if the norm is drawn from Exp(Delta/eps)", _KEEPS, "M = 20000, norm from Exp(Delta/eps)"),
+    ],
+}
+"""A sentence of the paper; the stored table and row that it is held against. {} goes through the small data sets."""
+_SETS = ("BC",)
+
+
+def stored(stem: str) -> list[Row]:
+    """Return the rows that a command wrote."""
+    with (RESULTS / f"{stem}.csv").open(encoding="utf-8", newline="") as file:
+        return [_row(line) for line in csv.DictReader(file)]
+
+
+def _row(line: dict[str, str]) -> Row:
+    error, low, high = (float(line[name]) if line[name] else None for name in ("error", "low", "high"))
+    power = re.search(r"power ([\d.]+)", line["verdict"])
+    broken = "aught" in line["verdict"] or "CAUGHT" in line["verdict"]
+    return Row(
+        line["table"],
+        line["name"],
+        float(line["value"]),
+        error,
+        low,
+        high,
+        broken,
+        line.get("note", ""),
+        float(power[1]) if power else None,
+    )
+
+
+def panels(stem: str) -> list[Panel]:
+    """Return the panels that a page shows."""
+    with (RESULTS / f"{stem}-curves.csv").open(encoding="utf-8", newline="") as file:
+        points = list(csv.DictReader(file))
+    titles = [
+        title for title in dict.fromkeys(point["panel"] for point in points) if re.search(DRAWN.get(stem, ""), title)
+    ]
+    x_label, y_label = next(labels for name, labels in _LABELS.items() if stem.startswith(name))
+    scales = next((axes for name, axes in _LOGARITHMIC.items() if stem.startswith(name)), "")
+    return [
+        Panel(
+            title,
+            x_label,
+            y_label,
+            _series([point for point in points if point["panel"] == title and point["kind"] != "level"]),
+            "log" if "x" in scales else "linear",
+            "log" if "y" in scales else "linear",
+            tuple((p["series"], float(p["y"])) for p in points if p["panel"] == title and p["kind"] == "level"),
+        )
+        for title in titles
+    ]
+
+
+def _series(points: list[dict[str, str]]) -> list[Series]:
+    found = []
+    for kind, name in dict.fromkeys((point["kind"], point["series"]) for point in points):
+        own = [point for point in points if (point["kind"], point["series"]) == (kind, name)]
+        errors = [float(point["error"] or 0) for point in own]
+        xs, ys = ([float(point[axis]) for point in own] for axis in "xy")
+        found.append(Series(name, xs, ys, errors if any(errors) else None, claimed=kind == "claimed"))
+    return found
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Return rows as a page shows them."""
+    lines = ["| | reached | error | band | verdict | |", "|-|-:|-:|-|-|-|"]
+    lines += [
+        f"| {_cell(row.name)} | {row.value:.4f} | {row.shown_error} | {row.band} | {row.verdict} | {_cell(row.note)} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def beside(stem: str) -> str:
+    """Return the table of the paper's words and ours."""
+    rows = {(row.table, row.name): row for row in stored(stem)}
+    lines = ["| the paper | what is compared | here | standard error |", "|-|-|-:|-:|"]
+    for said, title, name in BESIDE[stem]:
+        for one in _SETS if "{}" in title + name else ("",):
+            row = rows[title.format(one), name.format(one)]
+            shown = f"{one}: {name}" if "{}" in title else name.format(one)
+            lines.append(f"| {said} | {shown} | {row.value:.4f} | {row.shown_error} |")
+    return "\n".join(lines)
+
+
+def filled(stem: str, page: str) -> str:
+    """Return a page with the tables of one figure's results."""
+    by_name: dict[str, list[Row]] = {}
+    for row in stored(stem):
+        by_name.setdefault(row.table, []).append(row)
+
+    def anew(found: re.Match[str]) -> str:
+        name = found["name"].replace("\\*", "*").replace("\\|", "|")
+        return f"**{found['name']}**\n\n{table(by_name[name])}\n" if name in by_name else found[0]
+
+    page = re.sub(r"^\*\*(?P<name>[^\n]+)\*\*\n\n\| \| reached [^\n]*\n(?:\|[^\n]*\n)*", anew, page, flags=re.MULTILINE)
+    begin = f"<!-- beside {stem} -->"
+    if begin not in page:
+        return page
+    before, after = page.split(begin, 1)
+    return f"{before}{begin}\n\n{beside(stem)}\n\n<!-- end -->{after.split('<!-- end -->', 1)[1]}"
+
+
+def there() -> list[str]:
+    """Return the figures whose results are stored."""
+    return [stem for stem in PAGES if (RESULTS / f"{stem}.csv").exists()]
+
+
+def picture(stem: str, path: Path) -> None:
+    """Draw a page's picture."""
+    draw(panels(stem), stem.replace("-", " "), "no private release: all noise comes from a seed", [path])
+
+
+if __name__ == "__main__":
+    for stem in sys.argv[1:] or there():
+        picture(stem, FIGURES / f"{stem}.svg")
+        page = HERE / PAGES[stem]
+        page.write_text(filled(stem, page.read_text(encoding="utf-8")), encoding="utf-8", newline="")

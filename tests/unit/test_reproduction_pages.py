@@ -1,0 +1,80 @@
+"""The pages of reproduced figures: their tables are the stored results, and each shows its picture."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+HERE = Path(__file__).parents[2] / "docs" / "reproduction"
+
+
+def _draw() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("draw_reproduction", HERE / "draw.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+DRAW = _draw()
+STEMS: list[str] = DRAW.there()
+
+
+def test_results_are_stored() -> None:
+    assert {"kang-1", "kang-pl", "hamm-2016-3", "bixler-4"} <= set(STEMS)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_page_s_tables_are_the_stored_results(stem: str) -> None:
+    page = (HERE / DRAW.PAGES[stem]).read_text(encoding="utf-8")
+    assert DRAW.filled(stem, page) == page, f"python docs/reproduction/draw.py {stem}"
+    above = re.findall(r"^\*\*([^\n]+)\*\*\n\n\| \| reached", page, flags=re.MULTILINE)
+    shown = [row.table for row in DRAW.stored(stem) if DRAW._cell(row.table) in above]
+    assert shown
+    row = next(row for row in DRAW.stored(stem) if row.table == shown[0])
+    wrong = page.replace(f"| {row.value:.4f} |", "| 0.1234 |")
+    assert wrong != page
+    assert DRAW.filled(stem, wrong) != wrong
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_page_shows_its_picture_which_is_drawn_from_the_stored_curves(stem: str, tmp_path: Path) -> None:
+    path = HERE / "figures" / f"{stem}.svg"
+    drawn = path.read_text(encoding="utf-8")
+    assert f"](figures/{stem}.svg)" in (HERE / DRAW.PAGES[stem]).read_text(encoding="utf-8")
+    assert path.stat().st_size < DRAW.LARGEST
+    ET.fromstring(drawn)  # noqa: S314 - made here
+    assert "prefers-color-scheme: dark" in drawn
+    DRAW.picture(stem, tmp_path / "new.svg")
+    assert (tmp_path / "new.svg").read_text(encoding="utf-8") == drawn, f"python docs/reproduction/draw.py {stem}"
+
+
+def test_curves_that_a_page_has_as_tables_are_the_stored_ones() -> None:
+    page = (HERE / "hamm-2016.md").read_text(encoding="utf-8")
+    stored = {(row.table, row.name): row.value for row in DRAW.stored("hamm-2016-3")}
+    figure = page[page.index("## Figure 3") : page.index("## Figure 4")]
+    tables = re.findall(
+        r"\*\*(Accuracy by [^\n]*?)\*\*[^\n]*\n\n\| 1/eps \|([^\n]*)\|\n[^\n]*\n((?:\|[^\n]*\n)+)", figure
+    )
+    assert len(tables) == 3
+    for name, points, lines in tables:
+        for line in lines.splitlines():
+            method, *shown = (cell.strip() for cell in line.strip("|").split("|"))
+            found = [f"{stored[name, f'{method}, 1/eps = {x.strip()}']:.3f}" for x in points.split("|")]
+            assert shown == found
+
+
+def test_what_stands_beside_the_paper_s_words_is_a_stored_number() -> None:
+    for stem in set(DRAW.BESIDE) & set(STEMS):
+        values = {f"{row.value:.4f}" for row in DRAW.stored(stem)}
+        shown = re.findall(r"\| (-?\d+\.\d{4}) \|", DRAW.beside(stem))
+        assert shown
+        assert set(shown) <= values | {row.shown_error for row in DRAW.stored(stem)}
