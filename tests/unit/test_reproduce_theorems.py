@@ -153,6 +153,6 @@ def test_the_command_and_the_files_show_bound_measured_and_ratio() -> None:
     with console.capture() as captured:
         console.print(command._theorems(report))
     (line,) = (line for line in captured.get().splitlines() if "Theorem 9" in line)
-    assert line.split() == ["Theorem", "9", "8.7", "0.0023", "0.0001", "0.003", "3,783", "200"]
+    assert line.split() == ["Theorem", "9", "8.7", "0.0023", "0.0001", "0.003", "3,783"]
     assert report.to_json()["theorems"][0]["ratio"] == pytest.approx(8.7 / 0.0023)
     assert "theorems,Theorem 9: 95 % quantile,0.003,,,8.7,within" in numbers_csv(report)

@@ -90,6 +90,8 @@ def test_a_bound_that_a_simulation_breaks_fails_the_figure() -> None:
 def test_pathaks_bounds_have_the_values_that_a_hand_works_out() -> None:
     """K = 3, n = 10, N = 30, lambda = 1/2, d = 2, eps = 2: log(d/delta) = log 40 = 3.688879."""
     assert pathak.theorem_4_2(3, 10, 0.5) == pytest.approx(0.4)  # 2/5
+    assert (pathak.proved_distance(1, 0.5), pathak.proved_distance(2, 0.5)) == (0, 2 * classifier_norm_bound(1.0))
+    assert all(pathak.proved_distance(2, lam) <= 1 / (2 * lam) for lam in (0.001, 0.1, 1.0, 10.0))
     assert pathak.inequality_3(3, 10, 0.5) == pytest.approx(0.12)  # 4 x 1.5/(2 x 100 x .25) = 6/50
     assert pathak.inequality_4(10, 0.5, 2, 2.0) == pytest.approx(1.632939, abs=1e-6)  # 2 x 4 x 1.5/100 x 13.607832
     assert pathak.theorem_4_3(3, 10, 0.5, 2, 2.0) == pytest.approx(
@@ -198,6 +200,7 @@ def test_the_constant_of_proposition_5_2_is_enough(d: int, delta: float, eps: fl
 @pytest.mark.parametrize("T", [1.0, 1e6])
 @pytest.mark.parametrize("eps", [0.01, 1.0])
 def test_theorem_5_3_follows_from_its_own_steps_with_our_kappa(N: int, T: float, eps: float) -> None:
+    assert rajkumar.KAPPA == 64 * 33
     tau = rajkumar.theorem_5_3(T, N, eps, 0.25)
     steps = 2 * rajkumar.proved_excess(math.sqrt(T), N, tau) + common.generalisation_term(tau, N) + tau / 2
     assert steps <= tau

@@ -73,13 +73,11 @@ def theorem_4_4(K: int, n: int, N: int, lam: float, d: int, eps: float, failure:
 
 
 def proved_distance(K: int, lam: float) -> float:
-    """Return what is proved of |w^ - w*|_2 for any records: min((K-1)/(K lambda), 2 R).
+    """Return what is proved of |w^ - w*|_2 for any records: 2 R, as no classifier is longer than R.
 
-    w_j minimises J_j, whose gradient at w* is that of J_j - J: at most 2 (1 - n_j/N) long. J_j is 2 lambda-strongly
-    convex, so |w_j - w*| <= (1 - n_j/N)/lambda, and the mean over the parties is (1 - 1/K)/lambda. No
-    classifier is longer than R.
+    2 R is at most 1/(2 lambda), and so never more than the lemma's (K-1)/(K lambda) for two parties or more.
     """
-    return min((K - 1) / (K * lam), 2 * classifier_norm_bound(2 * lam))
+    return 2 * classifier_norm_bound(2 * lam) if K > 1 else 0.0
 
 
 def proved_excess(distance: float, noise: float, lam: float) -> float:

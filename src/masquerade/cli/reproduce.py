@@ -136,10 +136,11 @@ def _theorems(report: "Report") -> "RenderableType":
     from masquerade.reproduce.measured import QUANTILE
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("", "bound", "measured", "error", QUANTILE, "ratio", "draws"):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table.add_column("")
+    for name in ("bound", "measured", "error", QUANTILE, "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
     for one in report.theorems:
         numbers = (one.bound, one.mean, one.error, one.quantile)
         ratio = "" if one.ratio is None else f"{one.ratio:,.2g}" if one.ratio < 10 else f"{one.ratio:,.0f}"  # noqa: PLR2004
-        table.add_row(one.name, *(f"{x:.3g}" for x in numbers), ratio, str(one.draws))
+        table.add_row(one.name, *(f"{x:.3g}" for x in numbers), ratio)
     return table
