@@ -36,8 +36,8 @@ text { fill:#e6e6e6 }
 [style*="fill:#000000"] { fill:#e6e6e6 !important }
 [style*="stroke:#000000"] { stroke:#e6e6e6 !important }
 [style*="stroke:#595959"] { stroke:#b0b0b0 !important }
-[style*="fill:#0072b2"] { fill:#56b4e9 !important }
-[style*="stroke:#0072b2"] { stroke:#56b4e9 !important }
+[style*="fill:#0072b2"] { fill:#8f9dff !important }
+[style*="stroke:#0072b2"] { stroke:#8f9dff !important }
 [style*="stroke:#cccccc"] { stroke:#444a50 !important }
 }
 """
@@ -123,13 +123,25 @@ def _finish(path: Path) -> None:
     )
     drawn = re.sub(r"<!DOCTYPE[^>]*>", "", drawn).replace("; ", ";")
     drawn = re.sub(r' id="(?![mp][0-9a-f]{10}")[^"]*"', "", drawn)
-    drawn = re.sub(r'(<use [^>]*?) style="[^"]*"', r"\1", drawn)  # what it repeats has the same look
+    drawn = _styled_once(drawn)
     drawn = re.sub(r' transform="rotate\(-0 [^"]*"', "", drawn)
     drawn = re.sub(r"(</?g>)+", lambda found: found[0].replace("<g></g>", ""), drawn)
     drawn = re.sub(r"<metadata>.*</cc:Work></rdf:RDF></metadata>", _said, drawn)
     path.write_text(
         drawn.replace('<style type="text/css">', f'<style type="text/css">{_DARK}', 1), encoding="utf-8", newline=""
     )
+
+
+def _styled_once(drawn: str) -> str:
+    """Give a marker's style to its definition, where all of its repetitions have the same, and not to each of them."""
+    styles: dict[str, set[str]] = {}
+    for marker, style in re.findall(r'<use xlink:href="#(\w+)"[^>]*? style="([^"]*)"', drawn):
+        styles.setdefault(marker, set()).add(style)
+    for marker, found in styles.items():
+        if len(found) == 1:
+            drawn = re.sub(rf'(<path id="{marker}"[^>]*?) style="[^"]*"', rf'\1 style="{found.pop()}"', drawn)
+            drawn = re.sub(rf'(<use xlink:href="#{marker}"[^>]*?) style="[^"]*"', r"\1", drawn)
+    return drawn
 
 
 def _said(found: re.Match[str]) -> str:
