@@ -135,7 +135,7 @@ def table(rows: Iterable[Row]) -> str:
     """Return rows as a page shows them."""
     lines = ["| | reached | error | band | verdict | |", "|-|-:|-:|-|-|-|"]
     lines += [
-        f"| {_cell(row.name)} | {row.value:.4f} | {row.shown_error} | {row.band} | {row.verdict} | {_cell(row.note)} |"
+        f"| {_cell(row.name)} | {row.shown} | {row.shown_error} | {row.band} | {row.verdict} | {_cell(row.note)} |"
         for row in rows
     ]
     return "\n".join(lines)
@@ -153,7 +153,7 @@ def beside(stem: str) -> str:
         for one in _SETS if "{}" in title + name else ("",):
             row = rows[title.format(one), name.format(one)]
             shown = f"{one}: {name}" if "{}" in title else name.format(one)
-            lines.append(f"| {said} | {shown} | {row.value:.4f} | {row.shown_error} |")
+            lines.append(f"| {said} | {shown} | {row.shown} | {row.shown_error} |")
     return "\n".join(lines)
 
 

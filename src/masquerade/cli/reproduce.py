@@ -125,7 +125,7 @@ def _table(rows: "tuple[Row, ...]") -> "RenderableType":
     table.add_column("")
     for row in rows:
         verdict = Text(row.verdict, style="" if not row.banded else "green" if row.holds else "bold red")
-        table.add_row(row.name, f"{row.value:.4f}", row.shown_error, row.band, verdict, row.note)
+        table.add_row(row.name, row.shown, row.shown_error, row.band, verdict, row.note)
     return table
 
 

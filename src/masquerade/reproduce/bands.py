@@ -98,9 +98,14 @@ class Row:
         return "" if self.high is None else f"<= {_short(self.high)}"
 
     @property
+    def shown(self) -> str:
+        """The number in words."""
+        return _four_digits(self.value)
+
+    @property
     def shown_error(self) -> str:
         """The standard error in words."""
-        return "" if self.error is None else f"{self.error:.4f}"
+        return "" if self.error is None else _four_digits(self.error)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of this figure."""
@@ -121,6 +126,11 @@ class Row:
 
 def _number(x: float | None) -> float | None:
     return None if x is None else float(x)
+
+
+def _four_digits(x: float) -> str:
+    """Four digits behind the point; a number that would vanish so, but for the error of floats, by its power of ten."""
+    return f"{x:.1e}" if 1e-12 < abs(x) < 5e-5 else f"{x:.4f}"  # noqa: PLR2004
 
 
 def _floored(chance: float) -> str:
