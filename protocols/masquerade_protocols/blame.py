@@ -139,8 +139,8 @@ class _Shown:
                 continue
             if source == CHARLIE:
                 self.told.append((frame, data))
-            else:
-                sent[source, frame.type] = frame
+            elif (kept := sent.get((source, frame.type))) is None or kept.number <= frame.number:
+                sent[source, frame.type] = frame  # somebody may have sent an older one again
             return
         self.refused.append(f"a frame that {source} is said to have signed for this run does not bear its signature")
 

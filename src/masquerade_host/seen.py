@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.errors import ClaimRefuted, MasqueradeError, ProtocolViolation, Reported, StateCopied
+from masquerade_core.errors import (
+    ClaimRefuted,
+    DeadlinePassed,
+    MasqueradeError,
+    ProtocolViolation,
+    Reported,
+    StateCopied,
+)
 from masquerade_core.evidence import Findings, Kept
 from masquerade_core.grounds import Grounds
 from masquerade_core.study import CHARLIE, Study
@@ -109,7 +116,7 @@ def evidence_of(
     if not shown and not (kept.frames and getattr(error, "peer", "") in ("", CHARLIE)):
         return None
     nobody = not any(getattr(error, part, ()) for part in ("accused", "suspects", "peer", "copied"))
-    nobody &= not isinstance(error, ClaimRefuted)
+    nobody &= not isinstance(error, (ClaimRefuted, DeadlinePassed))  # which say nothing of a sum
     said_by = error.said_by if isinstance(error, Reported) else ""
     return kept.to_json(identity, sign, shown) | {"refused_sum": nobody, "said_by": said_by}
 

@@ -32,6 +32,18 @@ def test_a_frame_that_is_wrong_by_itself_accuses_nobody_of_a_copied_state(number
     assert {getattr(error, "peer", "") for error in played.errors.values()} == {case.guilty}
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(42_150, id="p2 sends p3's first contribution once more, and Charlie's file has both"),
+        pytest.param(44_654, id="p2 says at the end that somebody was late"),
+    ],
+)
+def test_evidence_of_a_run_whose_sums_were_well_made_speaks_against_nobody_else(number: int) -> None:
+    (case,) = cases(1, number)
+    assert not play_case(case).wrong
+
+
 def test_whoever_says_that_it_refused_a_sum_puts_nobody_else_under_suspicion() -> None:
     """p2 ends the run in place of its last frame, and says that somebody unknown broke the protocol."""
     (case,) = cases(1, 6_942)
