@@ -72,7 +72,7 @@ BESIDE: dict[str, list[tuple[str, str, str]]] = {
     ],
 }
 """A sentence of the paper; the stored table and row that it is held against. {} goes through the small data sets."""
-_SETS = ("BC",)
+_SETS = ("BC", "Credit")
 
 
 def stored(stem: str) -> list[Row]:
