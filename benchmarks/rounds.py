@@ -59,8 +59,8 @@ def measure_rounds(bench: Bench, progress: Progress, samples: int) -> None:
         progress(f"sample {number} of {samples}: Charlie alone, in {_PROCESSES} fresh processes")
         for _ in range(_PROCESSES):
             alone = charlie_alone(study, table, bench.yardstick.n)
-            bench.add("round charlie arithmetic", (alone.arithmetic - alone.set_up) / ROUNDS)
-            bench.add("round charlie set-up, once a run", alone.set_up)
+            bench.add("round charlie arithmetic", alone.arithmetic / ROUNDS)
+            bench.add("round charlie arithmetic, of which set-up", alone.set_up / ROUNDS)
             bench.add("round charlie arithmetic, the meter's own readings, left out", alone.meter / ROUNDS)
             bench.add("round charlie codec and boxes, alone", alone.codec / ROUNDS)
         if number < samples or samples == 1:

@@ -122,7 +122,7 @@ def accuracy(delays: np.ndarray, larger: np.ndarray) -> float:
 def test_the_time_of_an_answer_tells_the_size_without_the_schedule_and_not_with_it() -> None:
     delays, larger = delays_of(None)
     assert accuracy(delays, larger) >= 0.9
-    slot = 2 * float(delays.max())  # as a study would choose it: for the largest party, with time to spare
+    slot = 3 * float(delays.max())  # as a study would choose it: for the largest party, with time to spare
     delays, larger = delays_of(slot)
-    assert np.mean(delays > 1.5 * slot) <= 0.02  # a busy machine makes a few answers miss their slot
+    assert delays.max() < 1.9 * slot  # no overrun
     assert accuracy(delays, larger) <= 0.6
