@@ -12,7 +12,8 @@ from scipy.special import logsumexp
 
 from masquerade.cli import reproduce as command
 from masquerade.console import literal_console
-from masquerade.reproduce import (
+from masquerade_core.data.schema import Dataset
+from masquerade_lab.reproduce import (
     Report,
     hamm_theorems,
     kang_theorems,
@@ -20,12 +21,11 @@ from masquerade.reproduce import (
     pathak_theorems,
     rajkumar_theorems,
 )
-from masquerade.reproduce.central_baselines import normals
-from masquerade.reproduce.files import numbers_csv
-from masquerade.reproduce.kang_runs import Setting
-from masquerade.reproduce.measured import Measured
-from masquerade.reproduce.pathak_runs import Records
-from masquerade_core.data.schema import Dataset
+from masquerade_lab.reproduce.central_baselines import normals
+from masquerade_lab.reproduce.files import numbers_csv
+from masquerade_lab.reproduce.kang_runs import Setting
+from masquerade_lab.reproduce.measured import Measured
+from masquerade_lab.reproduce.pathak_runs import Records
 from masquerade_protocols.baselines.gop import gop_minimiser
 
 _Array = NDArray[np.float64]

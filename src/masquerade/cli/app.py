@@ -10,7 +10,6 @@ import typer
 
 from masquerade.cli import budget, data, keys, site, study
 from masquerade.cli.approve import approve
-from masquerade.cli.audit import audit
 from masquerade.cli.blame import blame
 from masquerade.cli.bounds import bounds
 from masquerade.cli.demo import demo
@@ -20,11 +19,12 @@ from masquerade.cli.export import export
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 from masquerade.cli.predict import predict
 from masquerade.cli.report import report
-from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
 from masquerade.cli.verify import verify
 from masquerade_host.levels import was_logged
+from masquerade_lab.commands.audit import audit
+from masquerade_lab.commands.reproduce import reproduce
 
 __all__ = ["app", "main", "run"]
 

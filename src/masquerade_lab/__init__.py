@@ -1,0 +1,1 @@
+"""The laboratory: what studies protocols and takes part in no run."""
