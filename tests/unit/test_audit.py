@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade import audit as package
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.losses import loss_of
@@ -24,6 +23,7 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Label
+from masquerade_lab import audit as package
 from masquerade_lab.audit import Audit, Finding, Gate, audits, catalogue, error_of
 from masquerade_lab.audit.audit import CONFIDENT, ERROR
 from masquerade_lab.audit.bounds import (

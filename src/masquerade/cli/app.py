@@ -4,9 +4,12 @@ import atexit
 import gc
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from masquerade.cli import budget, data, keys, site, study
 from masquerade.cli.approve import approve
@@ -23,8 +26,6 @@ from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
 from masquerade.cli.verify import verify
 from masquerade_host.levels import was_logged
-from masquerade_lab.commands.audit import audit
-from masquerade_lab.commands.reproduce import reproduce
 
 __all__ = ["app", "main", "run"]
 
@@ -33,8 +34,32 @@ _COUNTING = frozenset({"study", "statement", "bounds", "approve", "budget", "cur
 
 _INTERRUPTED = 130  # typer returns it after Ctrl-C
 
+_LABORATORY = "masquerade_lab.commands"
+"""Where the commands of the laboratory are. No module of this floor or below imports the laboratory."""
+
+
+class _Commands(TyperGroup):
+    """The commands here and, where somebody asks for another or for all, those of the laboratory.
+
+    A party, Charlie and ``predict`` load nothing of the laboratory: each asks for a command that is here.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._add_laboratory()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            self._add_laboratory()
+        return super().get_command(ctx, cmd_name)
+
+    def _add_laboratory(self) -> None:
+        self.commands.update(get_group(import_module(_LABORATORY).app).commands)
+
+
 app = typer.Typer(
     name="masquerade",
+    cls=_Commands,
     help="Several data owners and an untrusted curator, Charlie, learn one classifier together. Nobody sees anybody "
     "else's records.",
     epilog="Begin with: masquerade demo",
@@ -53,7 +78,7 @@ app.command()(bounds)
 _COMMANDS = (
     *(approve, curator, party, simulate),
     *(predict, export, evaluate, report, verify, blame),
-    *(doctor, reproduce, audit),
+    doctor,
 )
 for _command in _COMMANDS:
     app.command()(_command)
