@@ -89,7 +89,7 @@ def test_a_study_that_is_allowed_approved_of_and_paid_for_is_ready(site: Site) -
 
 def test_a_study_that_nobody_has_approved_of_waits_and_says_how(site: Site) -> None:
     site.budget().close()
-    site.says(Kind.WAITS, 6, "nobody has approved of this study for p1")
+    site.says(Kind.WAITS, 6, "this study has not been approved for p1")
     error = site.verdict().error
     assert error is not None
     assert f"masquerade approve {site.path} --key {site.root}/site.key --data {site.root}/records.csv" in error.hint
