@@ -23,6 +23,7 @@ from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, statement_of
 from tests.pages import ROOT, Page
 
 README = Page("README.md")
+COMMANDS = Page("docs/reference/commands.md")
 GLOSSARY = Page("docs/glossary.md")
 PAGES = sorted(
     str(path.relative_to(ROOT))
@@ -97,6 +98,8 @@ def commands() -> Iterator[str]:
     """Every command that ``--help`` lists, with those of its groups."""
     top = typer.main.get_command(app)
     for name, command in getattr(top, "commands").items():  # noqa: B009 (typer's groups are typed as commands)
+        if command.hidden:
+            continue
         inner = getattr(command, "commands", None)
         if inner is None or command.invoke_without_command:
             yield name
@@ -104,12 +107,17 @@ def commands() -> Iterator[str]:
 
 
 def test_the_table_of_commands_is_what_help_lists() -> None:
-    listed = [row[0].strip("`") for row in table(README, "| command | what it does |")]
+    listed = [row[0].strip("`") for row in table(COMMANDS, "| command | what it does |")]
     assert sorted(listed) == sorted(commands())
 
 
+def test_what_was_a_command_before_still_works_and_is_not_listed() -> None:
+    hidden = {name for name, command in getattr(typer.main.get_command(app), "commands").items() if command.hidden}  # noqa: B009 (as above)
+    assert hidden == {"evaluate"}
+
+
 def test_the_table_of_exit_codes_is_that_of_the_errors() -> None:
-    listed = [int(row[0]) for row in table(README, "| exit code | meaning |")]
+    listed = [int(row[0]) for row in table(COMMANDS, "| exit code | meaning |")]
     raised = {getattr(errors, name).exit_code for name in errors.__all__ if name != "MasqueradeError"}
     assert listed == [0, *sorted(raised)]
 

@@ -97,7 +97,7 @@ _ENTRY = Protocol(
     party=roles.party,
     charlie=roles.charlie,
     parameters=roles.Parameters,
-    section="# The model: 'masquerade evaluate STUDY --model MODEL' fills this in.\nweights = []\n",
+    section="# The model: 'masquerade study new --like STUDY --measure MODEL' fills this in.\nweights = []\n",
     stages=("keys", "evaluation"),
     check=roles.check,
     statement=statement,

@@ -3,8 +3,8 @@
 import atexit
 import gc
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -42,21 +42,38 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.add_typer(keys.app, name="keys")
-app.add_typer(study.app, name="study")
-app.add_typer(budget.app, name="budget")
-app.add_typer(data.app, name="data")
-app.add_typer(site.app, name="site")
-app.command()(study.statement)
-app.command()(bounds)
-_COMMANDS = (
-    *(approve, curator, party, simulate),
-    *(predict, export, evaluate, report, verify, blame),
-    *(doctor, reproduce, audit),
+_TRY, _SITE, _COORDINATOR = "To try it", "For a site that holds records", "For the coordinator of a study"
+_AFTERWARDS, _LABORATORY = "After a run", "For research"
+_COMMANDS: tuple[tuple[str, str, Callable[..., Any] | typer.Typer], ...] = (
+    (_TRY, "demo", demo),
+    (_SITE, "keys", keys.app),
+    (_SITE, "data", data.app),
+    (_SITE, "doctor", doctor),
+    (_SITE, "approve", approve),
+    (_SITE, "party", party),
+    (_SITE, "site", site.app),
+    (_SITE, "budget", budget.app),
+    (_COORDINATOR, "study", study.app),
+    (_COORDINATOR, "statement", study.statement),
+    (_COORDINATOR, "bounds", bounds),
+    (_COORDINATOR, "curator", curator),
+    (_AFTERWARDS, "predict", predict),
+    (_AFTERWARDS, "report", report),
+    (_AFTERWARDS, "verify", verify),
+    (_AFTERWARDS, "blame", blame),
+    (_AFTERWARDS, "export", export),
+    (_LABORATORY, "simulate", simulate),
+    (_LABORATORY, "reproduce", reproduce),
+    (_LABORATORY, "audit", audit),
 )
-for _command in _COMMANDS:
-    app.command()(_command)
+"""Every command under who uses it, as ``masquerade --help`` lists them."""
+
+for _panel, _name, _command in _COMMANDS:
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name, rich_help_panel=_panel)
+    else:
+        app.command(_name, rich_help_panel=_panel)(_command)
+app.command(hidden=True)(evaluate)  # what `study new --measure` was called before
 
 
 def _version(wanted: bool) -> None:
