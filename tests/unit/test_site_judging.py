@@ -96,8 +96,8 @@ def test_a_study_that_nobody_has_approved_of_waits_and_says_how(site: Site) -> N
     assert f"--state {site.root}/state" in error.hint
     site.approve()
     assert site.verdict().kind is Kind.READY
-    site.write(("epsilon = 1.0", "epsilon = 0.9"))  # another study, of which nobody has approved
-    site.says(Kind.WAITS, 6, "nobody has approved")
+    site.write(("epsilon = 1.0", "epsilon = 0.9"))  # another study, which nobody has approved
+    site.says(Kind.WAITS, 6, "this study has not been approved")
 
 
 def test_a_query_is_a_data_set_as_well_and_is_shown_to_nobody(site: Site) -> None:
