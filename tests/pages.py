@@ -88,7 +88,7 @@ def defined_tests(files: str = "test_*.py") -> frozenset[str]:
 
 
 def every_command() -> dict[str, Any]:
-    """Each command that ``--help`` lists, with those of its groups, by its words, such as ``study new``."""
+    """Each command by its words, such as ``study new``; those that ``--help`` does not list are hidden."""
     top: Any = typer.main.get_command(app)
     found: dict[str, Any] = {}
     for name in top.list_commands(None):

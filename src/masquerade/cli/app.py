@@ -3,7 +3,7 @@
 import atexit
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ from masquerade.cli.simulate import simulate
 from masquerade.cli.verify import verify
 from masquerade_host.levels import was_logged
 
-__all__ = ["app", "main", "run"]
+__all__ = ["RESEARCH", "app", "main", "run"]
 
 _COUNTING = frozenset({"study", "statement", "bounds", "approve", "budget", "curator", "party"})
 """The commands that count privacy before they load anything large."""
@@ -35,7 +35,7 @@ _COUNTING = frozenset({"study", "statement", "bounds", "approve", "budget", "cur
 _INTERRUPTED = 130  # typer returns it after Ctrl-C
 
 _LABORATORY = "masquerade_lab.commands"
-"""Where the commands of the laboratory are. No module of this floor or below imports the laboratory."""
+"""Where the commands of the laboratory are. No module of this floor or of one below imports the laboratory."""
 
 
 class _Commands(TyperGroup):
@@ -67,21 +67,36 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.add_typer(keys.app, name="keys")
-app.add_typer(study.app, name="study")
-app.add_typer(budget.app, name="budget")
-app.add_typer(data.app, name="data")
-app.add_typer(site.app, name="site")
-app.command()(study.statement)
-app.command()(bounds)
-_COMMANDS = (
-    *(approve, curator, party, simulate),
-    *(predict, export, evaluate, report, verify, blame),
-    doctor,
+_TRY, _SITE, _COORDINATOR = "To try it", "For a site that holds records", "For the coordinator of a study"
+_AFTERWARDS, RESEARCH = "After a run", "For research"
+_COMMANDS: tuple[tuple[str, str, Callable[..., Any] | typer.Typer], ...] = (
+    (_TRY, "demo", demo),
+    (_SITE, "keys", keys.app),
+    (_SITE, "data", data.app),
+    (_SITE, "doctor", doctor),
+    (_SITE, "approve", approve),
+    (_SITE, "party", party),
+    (_SITE, "site", site.app),
+    (_SITE, "budget", budget.app),
+    (_COORDINATOR, "study", study.app),
+    (_COORDINATOR, "statement", study.statement),
+    (_COORDINATOR, "bounds", bounds),
+    (_COORDINATOR, "curator", curator),
+    (_AFTERWARDS, "predict", predict),
+    (_AFTERWARDS, "report", report),
+    (_AFTERWARDS, "verify", verify),
+    (_AFTERWARDS, "blame", blame),
+    (_AFTERWARDS, "export", export),
+    (RESEARCH, "simulate", simulate),
 )
-for _command in _COMMANDS:
-    app.command()(_command)
+"""Every command of this floor under who uses it, as ``masquerade --help`` lists them."""
+
+for _panel, _name, _command in _COMMANDS:
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name, rich_help_panel=_panel)
+    else:
+        app.command(_name, rich_help_panel=_panel)(_command)
+app.command(hidden=True)(evaluate)  # what `study new --measure` was called before
 
 
 def _version(wanted: bool) -> None:

@@ -2,11 +2,12 @@
 
 import typer
 
+from masquerade.cli.app import RESEARCH
 from masquerade_lab.commands.audit import audit
 from masquerade_lab.commands.reproduce import reproduce
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False)
-app.command()(reproduce)
-app.command()(audit)
+app.command(rich_help_panel=RESEARCH)(reproduce)
+app.command(rich_help_panel=RESEARCH)(audit)
