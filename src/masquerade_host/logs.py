@@ -100,7 +100,7 @@ class Log:
     ----------
     file : text file or LogFile
     level : Level
-        The least grave events that are written.
+        Minimum severity of the events that are written.
     clock : callable
         Seconds, monotonic.
     """

@@ -41,7 +41,7 @@ _SENTENCES = {
     "unreachable": "Charlie cannot be reached at {address}; {left} seconds are left before this party gives up.",
     "unconfirmed": "The run is over, but no word of {waited_for} says that it knows; Charlie waits for {left} seconds.",
     "cut_off": "The connection to {address} is lost; making a new one.",
-    "reconnected": "The connection to {address} is there again.",
+    "reconnected": "Reconnected to {address}.",
     "turned_away": "Refused a process of {party} ({reason}); the run goes on.",
     "unseated": "Another process of {party} has its seat now, for the one before did not answer; the run goes on.",
     "connected": "{party} is connected.",

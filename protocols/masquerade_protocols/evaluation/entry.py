@@ -83,7 +83,7 @@ def _error_reach(N: int, sd: float, classes: int) -> float:
 
 
 def _cost(study: Study) -> Cost:
-    """Price a run with the fewest records that there may be."""
+    """Price a run with the minimum of records."""
     layouts = evaluation_layouts(study, study.K * study.study.min_records)
     return price_of_sums(study, [1, *(layout.count for layout in layouts)])
 

@@ -1,6 +1,6 @@
 """evaluation: how good a model that exists is on the parties' records. It learns nothing, and it is a release.
 
-The study holds the model: its weights stand in ``[protocol]``, so everybody approves of them. For K parties::
+The study holds the model: its weights stand in ``[protocol]``, so everybody approves them. For K parties::
 
     party P_k                                                           Charlie
       | draw a share of noise for each number                             |
