@@ -190,7 +190,7 @@ def _check_evaluation(entry: Protocol, study: Study) -> None:
     which = f'{entry.name} with calibration = "{study.privacy.calibration}"' if entry.evaluates else entry.name
     raise BadInput(
         f"the study has [evaluation], but {which} holds no records back",
-        "leave [evaluation] out, and measure the model afterwards with 'masquerade evaluate'; or choose "
+        "leave [evaluation] out, and measure the model afterwards with 'masquerade study new --measure'; or choose "
         f'{listed([p.name for p in PROTOCOLS.values() if p.evaluates], "or")} with calibration = "proven"',
     )
 

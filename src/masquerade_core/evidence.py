@@ -1,4 +1,4 @@
-"""What the bad end of a run rests on: signed frames, for whoever asks afterwards who is at fault.
+"""Evidence for why a run failed: signed frames, for whoever asks afterwards who is at fault.
 
 A sum that does not pass its check ends the run, and nobody can tell at once whose fault it is. The parties have signed
 their contributions, and Charlie has signed what he told. Each participant keeps the newest frame of each of these
