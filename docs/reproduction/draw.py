@@ -11,9 +11,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from masquerade_lab.reproduce.bands import Row
-from masquerade_lab.reproduce.drawing import draw
-from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.engine.drawing import draw
+from masquerade_lab.reproduce.engine.report import Panel, Row, Series
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "results", HERE / "figures"

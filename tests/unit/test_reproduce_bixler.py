@@ -14,8 +14,7 @@ from masquerade_core.learning.input_noise import sgd
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.reproduce import Report, bixler, bixler_runs
 from masquerade_lab.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
-from masquerade_lab.reproduce.results import decode, encode
-from masquerade_lab.reproduce.tasks import Task, one_after_another
+from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
 
 SEED = "test"
 

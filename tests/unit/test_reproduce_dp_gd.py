@@ -14,7 +14,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_lab.reproduce import PAPERS, Report, dp_gd
-from masquerade_lab.reproduce.tasks import one_after_another
+from masquerade_lab.reproduce.engine.tasks import one_after_another
 from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.dp_gd import roles as protocol
 from masquerade_protocols.in_memory import run_in_memory

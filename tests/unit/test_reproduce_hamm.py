@@ -17,6 +17,8 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from masquerade_lab.baselines.average import average_rate
 from masquerade_lab.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
+from masquerade_lab.reproduce.engine.report import Series
+from masquerade_lab.reproduce.engine.tasks import Task, one_after_another
 from masquerade_lab.reproduce.hamm_runs import (
     accuracies,
     aggregate,
@@ -30,8 +32,6 @@ from masquerade_lab.reproduce.hamm_runs import (
     shuffled,
     tight_sensitivity,
 )
-from masquerade_lab.reproduce.panels import Series
-from masquerade_lab.reproduce.tasks import Task, one_after_another
 from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]

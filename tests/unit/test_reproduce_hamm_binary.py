@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.erm import error_rate, fit, gradient_norm
 from masquerade_lab.reproduce import Report, Row, hamm_binary, hamm_binary_runs, hamm_runs, reproduce
+from masquerade_lab.reproduce.engine.tasks import Task, one_after_another
 from masquerade_lab.reproduce.hamm_binary_runs import (
     BinaryRecords,
     accuracies,
@@ -23,7 +24,6 @@ from masquerade_lab.reproduce.hamm_binary_runs import (
     votes,
 )
 from masquerade_lab.reproduce.hamm_data import connections, stand_in, urls
-from masquerade_lab.reproduce.tasks import Task, one_after_another
 
 _Array = NDArray[np.float64]
 

@@ -21,6 +21,8 @@ from masquerade_core.privacy.noise.local_descent import descent_sigma
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.originals import Table
 from masquerade_lab.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_pl, kang_runs
+from masquerade_lab.reproduce.engine.judging import reference
+from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
 from masquerade_lab.reproduce.kang_cells import BEST, SHARE, over_u
 from masquerade_lab.reproduce.kang_data import _coordinates, one_hot
 from masquerade_lab.reproduce.kang_found import Found
@@ -36,9 +38,6 @@ from masquerade_lab.reproduce.kang_runs import (
     random_sizes,
     sigma,
 )
-from masquerade_lab.reproduce.results import decode, encode
-from masquerade_lab.reproduce.tasks import Task, one_after_another
-from masquerade_lab.reproduce.telling import reference
 from masquerade_protocols.blocks import local_descent
 from tests import kang_oracle
 from tests.protocol_helpers import make_data

@@ -18,9 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.reproduce import Report, Row, pathak, pathak_runs, reproduce
+from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
 from masquerade_lab.reproduce.pathak_runs import BROKEN, CURVES, Curve, Records, Setting
-from masquerade_lab.reproduce.results import decode, encode
-from masquerade_lab.reproduce.tasks import Task, one_after_another
 
 _Array = NDArray[np.float64]
 

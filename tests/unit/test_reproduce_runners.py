@@ -21,12 +21,10 @@ import pytest
 
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RunFailed
 from masquerade_lab.commands.progress import told
-from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, drawing, files, reproduce
-from masquerade_lab.reproduce.kept import Kept
-from masquerade_lab.reproduce.panels import Panel, Series
-from masquerade_lab.reproduce.results import decode, encode
-from masquerade_lab.reproduce.runners import Runner, Standing
-from masquerade_lab.reproduce.tasks import Task, one_after_another
+from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, reproduce
+from masquerade_lab.reproduce.engine import drawing, files
+from masquerade_lab.reproduce.engine.report import Panel, Series
+from masquerade_lab.reproduce.engine.tasks import Kept, Runner, Standing, Task, decode, encode, one_after_another
 from tests import small_figure
 from tests.face_helpers import Shell
 

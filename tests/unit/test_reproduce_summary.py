@@ -11,7 +11,7 @@ import pytest
 from masquerade_core.errors import BadInput
 from masquerade_lab.originals import ADULT_COLUMNS, Table
 from masquerade_lab.reproduce import PAPERS, Report, summary
-from masquerade_lab.reproduce.tasks import one_after_another
+from masquerade_lab.reproduce.engine.tasks import one_after_another
 
 
 def _table(n: int, seed: int) -> Table:

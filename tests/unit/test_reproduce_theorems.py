@@ -23,9 +23,9 @@ from masquerade_lab.reproduce import (
     rajkumar_theorems,
 )
 from masquerade_lab.reproduce.central_baselines import normals
-from masquerade_lab.reproduce.files import numbers_csv
+from masquerade_lab.reproduce.engine.files import numbers_csv
+from masquerade_lab.reproduce.engine.report import Measured
 from masquerade_lab.reproduce.kang_runs import Setting
-from masquerade_lab.reproduce.measured import Measured
 from masquerade_lab.reproduce.pathak_runs import Records
 
 _Array = NDArray[np.float64]

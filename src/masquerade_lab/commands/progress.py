@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from masquerade.console import literal_console, words_bar
 from masquerade_lab.commands.listing import in_words
-from masquerade_lab.reproduce.runners import Standing
+from masquerade_lab.reproduce.engine.tasks import Standing
 
 __all__ = ["told"]
 

@@ -61,9 +61,9 @@ def reproduce(
         return figures()
     from masquerade.workers import check_workers
     from masquerade_lab.commands.progress import told
-    from masquerade_lab.reproduce.files import Folder
+    from masquerade_lab.reproduce.engine.files import Folder
+    from masquerade_lab.reproduce.engine.tasks import Runner
     from masquerade_lab.reproduce.papers import asked_for
-    from masquerade_lab.reproduce.runners import Runner
 
     asked = asked_for(paper, figure, data=data, draws=draws, seed=seed)
     options = {"draws": asked.draws, "seed": asked.seed}
@@ -133,7 +133,7 @@ def _theorems(report: "Report") -> "RenderableType":
     from rich import box
     from rich.table import Table
 
-    from masquerade_lab.reproduce.measured import QUANTILE
+    from masquerade_lab.reproduce.engine.report import QUANTILE
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_lab.reproduce.bands import Report, Row
 from masquerade_lab.reproduce.bixler_accesses import fresh_noise, kept_noise
 from masquerade_lab.reproduce.bixler_runs import (
     CAP,
@@ -25,8 +24,8 @@ from masquerade_lab.reproduce.bixler_runs import (
     descend,
     draw_sample,
 )
-from masquerade_lab.reproduce.panels import Panel, Series
-from masquerade_lab.reproduce.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 
 __all__ = ["section_4"]
 

@@ -23,11 +23,11 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
-from masquerade_lab.reproduce.bands import Report, Row, mean_and_error
 from masquerade_lab.reproduce.dp_gd_panels import panels
+from masquerade_lab.reproduce.engine.report import Report, Row, mean_and_error
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.rajkumar_runs import Split, aggregates, descend, draw_eta, draw_rho
 from masquerade_lab.reproduce.rajkumar_runs import study_of as paper_study
-from masquerade_lab.reproduce.tasks import RunTasks, Task
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.psgd.schedule import psgd

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_lab.reproduce.bands import Row, mean_and_error
-from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.engine.report import Panel, Row, Series, mean_and_error
 
 __all__ = ["panels"]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from masquerade_core.errors import BadInput
-from masquerade_lab.reproduce.bands import Report, Row
 from masquerade_lab.reproduce.dp_whitened_data import BENCHMARKS, Benchmark, Split
 from masquerade_lab.reproduce.dp_whitened_found import Found
 from masquerade_lab.reproduce.dp_whitened_runs import (
@@ -32,8 +31,8 @@ from masquerade_lab.reproduce.dp_whitened_runs import (
     halved_epsilon,
     measure_once,
 )
-from masquerade_lab.reproduce.panels import Panel, Series
-from masquerade_lab.reproduce.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 
 __all__ = ["figure_1", "tables"]
 

@@ -12,8 +12,8 @@ from scipy.stats import rankdata
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
-from masquerade_lab.reproduce.bands import mean_and_error
 from masquerade_lab.reproduce.dp_whitened_data import Benchmark
+from masquerade_lab.reproduce.engine.report import mean_and_error
 
 __all__ = ["Found", "Noise"]
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.errors import BadInput
-from masquerade_lab.reproduce.bands import Report, Row, mean_and_error
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.hamm_public import projected_publicly, public_rows
 from masquerade_lab.reproduce.hamm_runs import (
     CLASSES,
@@ -24,8 +25,6 @@ from masquerade_lab.reproduce.hamm_runs import (
     trial_of_har,
 )
 from masquerade_lab.reproduce.hamm_theorems import compared
-from masquerade_lab.reproduce.panels import Panel, Series
-from masquerade_lab.reproduce.tasks import RunTasks, Task
 
 __all__ = ["figure_2"]
 

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.errors import BadInput
-from masquerade_lab.reproduce.bands import Report, Row, mean_and_error
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.hamm_binary_runs import METHODS, BinaryRecords, trial
 from masquerade_lab.reproduce.hamm_data import connections, stand_in, urls
 from masquerade_lab.reproduce.hamm_runs import KINDS, crossed, curve, curves
-from masquerade_lab.reproduce.panels import Panel, Series
-from masquerade_lab.reproduce.tasks import RunTasks, Task
 
 __all__ = ["Setting", "figure_3", "figure_4"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_lab.originals import har
-from masquerade_lab.reproduce.bands import Row, mean_and_error
+from masquerade_lab.reproduce.engine.report import Row, mean_and_error
 from masquerade_lab.reproduce.hamm_runs import CLASSES, accuracies, aggregate, principal_components, shuffled
 
 __all__ = ["TABLE", "projected_publicly", "public_rows"]

@@ -21,8 +21,7 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.originals import har
 from masquerade_lab.reproduce import hamm_theorems
-from masquerade_lab.reproduce.bands import mean_and_error
-from masquerade_lab.reproduce.panels import Series
+from masquerade_lab.reproduce.engine.report import Series, mean_and_error
 
 __all__ = [
     "CLASSES",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.learning.softmax import softmax_objective
-from masquerade_lab.reproduce.measured import Measured, measured
+from masquerade_lab.reproduce.engine.report import Measured, measured
 from masquerade_protocols.voting.theorems import lemma_6_softmax
 
 __all__ = ["INVERSE", "compared", "excesses"]

@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.local_descent import exact_mu
-from masquerade_lab.reproduce.bands import Report, Row, mean_and_error
+from masquerade_lab.reproduce.engine.judging import judged, reference
+from masquerade_lab.reproduce.engine.report import Measured, Panel, Report, Row, mean_and_error
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.kang_cells import Cells, central, joined, over_epsilon
 from masquerade_lab.reproduce.kang_data import LARGE, SMALL
 from masquerade_lab.reproduce.kang_found import METHODS, OPTIMISTIC, SEEDED, SHOWN, Found, folders, panels
 from masquerade_lab.reproduce.kang_runs import ETAS, LEAST_PART, Setting
 from masquerade_lab.reproduce.kang_theorems import compared, excesses
-from masquerade_lab.reproduce.measured import Measured
-from masquerade_lab.reproduce.panels import Panel
-from masquerade_lab.reproduce.tasks import RunTasks, Task
-from masquerade_lab.reproduce.telling import judged, reference
 
 __all__ = ["figure_1"]
 

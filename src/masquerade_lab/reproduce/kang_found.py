@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.errors import BadInput
-from masquerade_lab.reproduce.bands import mean_and_error
+from masquerade_lab.reproduce.engine.report import Panel, Series, mean_and_error
 from masquerade_lab.reproduce.kang_cells import BEST, LOSS, SHARE, Cells
 from masquerade_lab.reproduce.kang_data import LARGE, SMALL
-from masquerade_lab.reproduce.panels import Panel, Series
 
 __all__ = ["METHODS", "OPTIMISTIC", "SEEDED", "SHOWN", "Found", "folders", "panels"]
 

@@ -17,9 +17,9 @@ from masquerade_core.learning.losses import LOGISTIC, logistic_loss
 from masquerade_core.learning.theorems import smoothness, zeros_excess
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_lab.reproduce.central_baselines import normals
+from masquerade_lab.reproduce.engine.report import Measured, measured
 from masquerade_lab.reproduce.kang_cells import stored
 from masquerade_lab.reproduce.kang_runs import Setting, Split, random_sizes, sigma
-from masquerade_lab.reproduce.measured import Measured, measured
 from masquerade_protocols.blocks.descent_theorems import inequality_11
 
 __all__ = ["EPSILON", "LAMBDA", "compared", "excesses"]

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from masquerade_core.errors import BadInput
-from masquerade_lab.reproduce.bands import Report
 from masquerade_lab.reproduce.bixler import section_4
 from masquerade_lab.reproduce.dp_gd import figure_1 as dp_gd_figure_1
 from masquerade_lab.reproduce.dp_whitened import figure_1 as dp_whitened_figure_1
+from masquerade_lab.reproduce.engine.report import Report
+from masquerade_lab.reproduce.engine.tasks import RunTasks, one_after_another
 from masquerade_lab.reproduce.hamm import figure_2 as hamm_figure_2
 from masquerade_lab.reproduce.hamm_binary import figure_3 as hamm_figure_3
 from masquerade_lab.reproduce.hamm_binary import figure_4 as hamm_figure_4
@@ -19,7 +20,6 @@ from masquerade_lab.reproduce.pathak import figure_2 as pathak_figure_2
 from masquerade_lab.reproduce.rajkumar import figure_1
 from masquerade_lab.reproduce.rajkumar_breast_cancer import figure_2 as rajkumar_figure_2
 from masquerade_lab.reproduce.summary import figure_1 as summary_figure_1
-from masquerade_lab.reproduce.tasks import RunTasks, one_after_another
 
 __all__ = ["MEASURED", "PAPERS", "Asked", "Figure", "asked_for", "reproduce"]
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_lab.reproduce.bands import Report, Row, mean_and_error
-from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.pathak_runs import BROKEN, CURVES, SPLITS, K, Records, Setting, alone, joined, run
 from masquerade_lab.reproduce.pathak_theorems import compared, excesses
-from masquerade_lab.reproduce.tasks import RunTasks, Task
 
 __all__ = ["figure_2", "tables"]
 

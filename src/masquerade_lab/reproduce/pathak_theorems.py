@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from masquerade_core.learning.losses import LOGISTIC, logistic_loss
 from masquerade_core.learning.theorems import zeros_excess
 from masquerade_core.rng import SimulationRng
-from masquerade_lab.reproduce.measured import Measured, measured
+from masquerade_lab.reproduce.engine.report import Measured, measured
 from masquerade_lab.reproduce.pathak_runs import CURVES, K, Records, Setting, averages, noise, sizes, stored, w_star
 from masquerade_protocols.local_aggregation import theorems
 

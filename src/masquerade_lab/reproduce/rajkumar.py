@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
-from masquerade_lab.reproduce.bands import Report, Row, mean_and_error
-from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.rajkumar_runs import DELTA, D, printed_root
 from masquerade_lab.reproduce.rajkumar_tasks import aggregated, central, gradient
 from masquerade_lab.reproduce.rajkumar_theorems import compared, excesses
-from masquerade_lab.reproduce.tasks import RunTasks, Task
 
 __all__ = ["figure_1"]
 

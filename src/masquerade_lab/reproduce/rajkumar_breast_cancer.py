@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.learning.erm import error_rate
-from masquerade_lab.reproduce.bands import Report, Row, mean_and_error
-from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.engine.judging import judged, reference
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.rajkumar_runs import DELTA
 from masquerade_lab.reproduce.rajkumar_tasks import FOLDS, aggregated, central, gradient, load
-from masquerade_lab.reproduce.tasks import RunTasks, Task
-from masquerade_lab.reproduce.telling import judged, reference
 
 __all__ = ["figure_2"]
 

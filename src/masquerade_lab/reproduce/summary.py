@@ -23,9 +23,8 @@ from masquerade_core.statistics import OTHER, Statistics
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table as Seats
 from masquerade_lab.originals import Table, adult
-from masquerade_lab.reproduce.bands import Report, Row
-from masquerade_lab.reproduce.panels import Panel, Series
-from masquerade_lab.reproduce.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_protocols import DEFAULT_PROTOCOL, protocol_of
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.summary import public

@@ -1,20 +1,33 @@
-"""What every reproduction returns: figures, their standard errors, and the bands in which they must lie."""
+"""What every reproduction returns: figures with their bands, what is drawn of them, and bounds beside measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_lab.reproduce.measured import QUANTILE, Measured
-from masquerade_lab.reproduce.panels import Panel
+from masquerade_core.learning.theorems import FAILURE
 
-__all__ = ["POWER", "Report", "Row", "mean_and_error"]
+__all__ = [
+    "POWER",
+    "QUANTILE",
+    "Measured",
+    "Panel",
+    "Report",
+    "Row",
+    "Series",
+    "mean_and_error",
+    "measured",
+]
 
 POWER = 0.95
 """How often a broken variant must lie outside a band that was computed from draws."""
+
+
+QUANTILE = f"{1 - FAILURE:.0%} quantile".replace("%", " %")
+"""Of the draws: a bound that holds with probability 1 - ``FAILURE`` promises that this quantile does not exceed it."""
 
 
 def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -27,6 +40,9 @@ def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
     """
     means = values.mean(axis=1)
     return float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))
+
+
+# --- Rows ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -139,6 +155,107 @@ def _floored(chance: float) -> str:
 
 def _short(x: float) -> str:
     return f"{x:.4f}".rstrip("0").rstrip(".")
+
+
+# --- What is drawn ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve.
+
+    Parameters
+    ----------
+    name : str
+    x, y : sequence of float
+    error : sequence of float, optional
+        The standard error of each y.
+    claimed : bool
+        Whether these numbers are the paper's own words, and not computed here.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    error: Sequence[float] | None = None
+    claimed: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Parameters
+    ----------
+    title, x_label, y_label : str
+    series : sequence of Series
+    x_scale, y_scale : str
+    reference : tuple of (str, float)
+        Levels to which the curves are compared, such as the error of the more frequent label; drawn as thin lines.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    x_scale: Literal["linear", "log"] = "linear"
+    y_scale: Literal["linear", "log"] = "linear"
+    reference: tuple[tuple[str, float], ...] = ()
+
+
+# --- Theorems ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One theorem.
+
+    Parameters
+    ----------
+    name : str
+        The theorem, and on what it was measured.
+    bound : float
+        The paper's.
+    mean, error : float
+        Of all draws, and its standard error.
+    quantile : float
+        See ``QUANTILE``. Beyond the bound, it fails the figure.
+    draws : int
+    """
+
+    name: str
+    bound: float
+    mean: float
+    error: float
+    quantile: float
+    draws: int
+
+    @property
+    def ratio(self) -> float | None:
+        """The bound over the mean; None where nothing was measured above 0."""
+        return self.bound / self.mean if self.mean > 0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields and the ratio as JSON values."""
+        return {
+            "theorem": self.name,
+            "bound": self.bound,
+            "mean": self.mean,
+            "standard_error": self.error,
+            "quantile": self.quantile,
+            "draws": self.draws,
+            "ratio": self.ratio,
+        }
+
+
+def measured(name: str, bound: float, values: NDArray[np.float64]) -> Measured:
+    """Return a bound beside these draws, of shape (S, R): R draws for each of S >= 2 data sets or partitions."""
+    means = values.mean(axis=1)
+    error = float(means.std(ddof=1) / np.sqrt(len(means)))
+    return Measured(name, bound, float(means.mean()), error, float(np.quantile(values, 1 - FAILURE)), values.size)
+
+
+# --- The whole ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

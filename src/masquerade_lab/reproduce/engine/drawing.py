@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from masquerade_core.errors import BadInput
-from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.engine.report import Panel, Series
 
 __all__ = ["can_draw", "draw"]
 

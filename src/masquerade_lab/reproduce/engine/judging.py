@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade_lab.reproduce.bands import Row
+from masquerade_lab.reproduce.engine.report import Row
 
 __all__ = ["FALSE_ALARM", "Mean", "Reference", "band", "judged", "power", "reference"]
 

@@ -11,9 +11,9 @@ from typing import Any
 from masquerade.simulation import WATERMARK
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput
-from masquerade_lab.reproduce.bands import Report
-from masquerade_lab.reproduce.drawing import can_draw, draw
-from masquerade_lab.reproduce.kept import Kept
+from masquerade_lab.reproduce.engine.drawing import can_draw, draw
+from masquerade_lab.reproduce.engine.report import Report
+from masquerade_lab.reproduce.engine.tasks import Kept
 
 __all__ = ["TASKS", "Folder", "curves_csv", "numbers_csv"]
 
