@@ -93,6 +93,7 @@ class _Plan:
     chunks: tuple[tuple[int, ...], ...]
     weight: float
     single: bool
+    half: bool
 
     def tasks(self) -> list[Task]:
         """Return one task for each chunk of partitions, and for each u of a large set."""
@@ -109,7 +110,7 @@ class _Plan:
 
     def _arguments(self, chunk: tuple[int, ...], us: tuple[int, ...]) -> tuple[object, ...]:
         alone = us[0] == self.us[0]
-        return (self.name, self.folder, self.setting, us, chunk, self.draws, self.seed, alone, self.single)
+        return (self.name, self.folder, self.setting, us, chunk, self.draws, self.seed, alone, self.half, self.single)
 
     def found(self, results: list[Cells]) -> Found:
         """Return what the tasks found together."""
@@ -129,9 +130,10 @@ def _descended(
     draws: int,
     seed: str,
     alone: bool,
+    half: bool,
     single: bool,
 ) -> Cells:
-    return over_u((name, folder), setting, us, numbers, draws, seed, alone=alone, single=single)
+    return over_u((name, folder), setting, us, numbers, draws, seed, alone=alone, half=half, single=single)
 
 
 def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None, setting: Setting = SETTING) -> Report:
@@ -194,6 +196,7 @@ def _main(name: str, folder: Path, setting: Setting, draws: int, seed: int) -> _
         tuple((number,) for number in range(partitions)),
         1.0 if small else 6.0,
         single=not small,
+        half=small,
     )
 
 
@@ -211,6 +214,7 @@ def _appendix(name: str, folder: Path, setting: Setting, draws: int, seed: int) 
         (numbers[::2], numbers[1::2]) if small else tuple((number,) for number in numbers),
         2.0 if small else 4.0,
         single=True,
+        half=False,
     )
 
 
