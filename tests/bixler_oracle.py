@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,22 +63,15 @@ def section(seed: int = 1) -> dict[str, _Array]:
         rng = np.random.default_rng([seed, block])
         X = rng.standard_normal((BLOCK, RECORDS, D))
         y = np.sign((X * rng.standard_normal((BLOCK, 1, D))).sum(axis=2))
-        found.append(
-            descents(
-                X,
-                y,
-                rng.uniform(-1, 1, (BLOCK, D)),
-                SDS,
-                lambda rng=rng: rng.integers(0, RECORDS, BLOCK),
-                lambda rng=rng: rng.standard_normal((BLOCK, D)),
-            )
-        )
+        start = rng.uniform(-1, 1, (BLOCK, D))
+        found.append(descents(X, y, start, SDS, partial(_picked, rng), partial(_normals, rng)))
     updates = np.concatenate([one for one, _ in found], axis=1)
     losses = np.concatenate([one for _, one in found], axis=2)
     change = (np.abs(losses[:, 1:] - losses[:, :1]) / losses[:, :1]).mean(axis=0)
     quantities = {"iterations": updates[0]}
+    extras = jackknife(lambda on: _extra(updates[:, on]))
     for k, alpha in enumerate(ALPHAS):
-        quantities[f"extra, alpha = {alpha}"] = jackknife(lambda on, k=k: _extra(updates[:, on])[k])
+        quantities[f"extra, alpha = {alpha}"] = extras[:, k]
         quantities[f"loss, alpha = {alpha}"] = change[k]
         quantities[f"spread, alpha = {alpha}"] = np.abs(change[k] - change[k].mean())
     quantities["alpha of 5 %"] = jackknife(lambda on: crossing(_extra(updates[:, on]), 0.05))
@@ -85,19 +79,27 @@ def section(seed: int = 1) -> dict[str, _Array]:
     return quantities
 
 
+def _picked(rng: np.random.Generator) -> NDArray[np.intp]:
+    return rng.integers(0, RECORDS, BLOCK)
+
+
+def _normals(rng: np.random.Generator) -> _Array:
+    return rng.standard_normal((BLOCK, D))
+
+
 def _extra(updates: _Array) -> _Array:
     return np.asarray(updates[1:].mean(axis=1) / updates[0].mean() - 1)
 
 
-def jackknife(of: Callable[[NDArray[np.intp]], float], runs: int = RUNS) -> _Array:
+def jackknife(of: Callable[[NDArray[np.intp]], float | _Array], runs: int = RUNS) -> _Array:
     """Return n f - (n - 1) f_i, where f_i is without run i."""
     everything = np.arange(runs)
     whole = of(everything)
     return np.array([runs * whole - (runs - 1) * of(np.delete(everything, i)) for i in everything])
 
 
-def accesses(seed: int = 2, epochs: int = 10, records: int = 1000) -> dict[str, _Array]:
-    """Return what E4 measures, of sets of ten accesses of a thousand records each, with normals of numpy's."""
+def accesses(seed: int = 2, epochs: int = 50, records: int = 1000) -> dict[str, _Array]:
+    """Return what E4 measures, of sets of fifty accesses of a thousand records each, with normals of numpy's."""
     rng, found = np.random.default_rng(seed), []
     for _ in range(ACCESSES):
         n = rng.standard_normal((epochs, records, D))

@@ -166,7 +166,7 @@ def test_random_sizes_add_up_and_no_party_has_less_than_a_quarter_of_an_even_sha
 
 @pytest.fixture(scope="module")
 def found() -> Found:
-    return Found(over_u(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), tuple(range(6)), 3, "test"), "u")
+    return Found(over_u(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), tuple(range(6)), 3, "test", half=True), "u")
 
 
 def test_averages_by_size_have_noise_wider_by_the_root_of_the_sum_of_squared_weights(found: Found) -> None:

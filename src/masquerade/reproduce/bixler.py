@@ -62,9 +62,13 @@ _CLAIMS = "The paper's two numbers, same order: the alpha at which each is reach
 _IND = "What the paper compared, a run in another order: extra iterations"
 _E3 = "E3: alpha = inf against plain descent, largest difference"
 _E4 = "E4: the noise of 100,000 accesses, alpha = 10"
-_UNSEEN: dict[str, dict[str, tuple[str, ...]]] = {"extra": {}, "loss": {}, "spread": {}, "alpha": {}}
-"""What a band cannot show, by alpha or claim; each of these mistakes is caught by another band."""
 _NO, _HALF, _HALF_STEP = "no noise", "half of the noise", "half of the step"
+_UNSEEN: dict[str, dict[str, tuple[str, ...]]] = {
+    "extra": {"100": (_NO,), "20": (_NO,), "10": (_NO, _HALF), "6.7": (_NO,), "5": (_HALF,)},
+    "loss": dict.fromkeys(_KIND_ALPHAS, tuple(_KINDS.values())),
+    "spread": dict.fromkeys(_KIND_ALPHAS, (_KINDS["kept"],)),
+}
+"""What a band cannot show, by alpha; each of these mistakes is caught by another band."""
 
 _CLEAR = (
     "E1 to E3 are computed without encryption, all runs at once, with noise in floating point from a seed: nothing "
@@ -190,7 +194,7 @@ def _over_alpha(
         mistakes = {_NO: values[names.index("inf")]}
         if alpha in _HALVES:
             mistakes[_HALF] = values[names.index(_HALVES[alpha])]
-        if alpha in _KIND_ALPHAS:
+        if alpha in _KIND_ALPHAS and quantity == "loss":
             mistakes |= {said: values[names.index(f"{kind} {alpha}")] for kind, said in _KINDS.items()}
         note = f"capped: {capped[column]:.0%}" if capped is not None and capped[column] else ""
         hidden = _UNSEEN[quantity].get(alpha, ())
@@ -247,7 +251,7 @@ def _claim_rows(found: Descents, plain: Descents) -> Iterator[Row]:
     ):
         alphas = _jackknifed(of, iterations.shape[1])
         mistakes = {_NO: 0 * alphas, _HALF: alphas / 2}
-        yield from _judged(_CLAIMS, name, quantity, alphas, mistakes, _UNSEEN["alpha"].get(name, ()), note)
+        yield from _judged(_CLAIMS, name, quantity, alphas, mistakes, (), note)
 
 
 def _crossing(values: _Array, level: float) -> float:

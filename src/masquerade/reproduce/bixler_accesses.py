@@ -15,7 +15,7 @@ __all__ = ["fresh_noise", "kept_noise"]
 _ALPHA = 10
 _RECORDS = 1000
 _BATCH = 100
-_SETS = 10
+_SETS = 2
 
 _Array = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ def fresh_noise(seed: int, epochs: int) -> dict[str, _Array]:
     Returns
     -------
     dict of ndarray, shape (sets,)
-        A set is a tenth of the epochs.
+        A set is half of the epochs.
     """
     noise = _accessed(seed, epochs, once=False)
     sets = np.split(noise, _SETS)
@@ -65,7 +65,7 @@ def kept_noise(seed: int) -> dict[str, _Array]:
     Returns
     -------
     dict of ndarray, shape (sets,)
-        A set is a tenth of the records.
+        A set is half of the records.
     """
     sets = np.split(_accessed(seed, 2, once=True), _SETS, axis=1)
     return {"difference": _each(_difference, sets), "accesses": _each(_pairs, sets)}
@@ -82,7 +82,8 @@ def _difference(noise: _Array) -> float:
 
 def _apart(noise: _Array) -> float:
     """Return the largest correlation of two coordinates, without its sign."""
-    return float(np.abs(np.corrcoef(noise.reshape(-1, D).T)[~np.eye(D, dtype=bool)]).max())
+    correlations = np.asarray(np.corrcoef(noise.reshape(-1, D).T))
+    return float(np.abs(correlations[~np.eye(D, dtype=bool)]).max())
 
 
 def _pairs(noise: _Array) -> float:

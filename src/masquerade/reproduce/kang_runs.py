@@ -267,9 +267,9 @@ def _blocks(parts: Sequence[_Array], kind: type[np.floating]) -> list[_Block]:
     """Take each different record once, with its count; stack neighbours of about one size, cut long parties."""
     found, counts = [], []
     for part in parts:
-        Z, count = np.unique(part.astype(kind), axis=0, return_counts=True)
-        found.append(Z)
-        counts.append(-count.astype(kind)[:, None])
+        different, times = np.unique(part.astype(kind), axis=0, return_counts=True)
+        found.append(different)
+        counts.append(-times.astype(kind)[:, None])
     blocks, start, sizes = [], 0, [len(Z) for Z in found]
     while start < len(parts):
         end = start + 1
