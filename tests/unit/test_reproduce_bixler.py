@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from masquerade.reproduce import Report, bixler, bixler_runs
-from masquerade.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
-from masquerade.reproduce.papers import PAPERS
-from masquerade.reproduce.results import decode, encode
-from masquerade.reproduce.tasks import Task, one_after_another
-from masquerade.reproduce.telling import band
 from masquerade_core.learning.input_noise import sgd
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.reproduce import Report, bixler, bixler_runs
+from masquerade_lab.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
+from masquerade_lab.reproduce.papers import PAPERS
+from masquerade_lab.reproduce.results import decode, encode
+from masquerade_lab.reproduce.tasks import Task, one_after_another
+from masquerade_lab.reproduce.telling import band
 from tests import bixler_oracle
 
 SEED = "test"
