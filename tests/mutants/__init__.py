@@ -1,8 +1,8 @@
 """Bugs in the program, each with the tests that must show it: a net under every change of the code's shape.
 
 ``mutants.toml`` is the list. A mutant is (symbol, old, new): ``old`` occurs once in the source of ``symbol``, and is
-exchanged for ``new``. A change that moves code changes the symbol alone; ``old`` and ``new`` say what the tests must see,
-and stay. Three kinds of mutants stand in the list:
+exchanged for ``new``. A change that moves code changes the symbol alone. ``old`` and ``new`` say what the tests must
+see, and stay. Three kinds of mutants stand in the list:
 
 * *drawn*: by :mod:`tests.mutants.draw` over all statements of the core, the protocols and the host;
 * *mended*: a defect that the program once had, or one that CONTRIBUTING names, planted again;
@@ -38,11 +38,11 @@ class Mutant:
     kind : str
         ``drawn``, ``mended`` or ``process``.
     symbol : str
-        The module, a colon, and the qualified name of a function, a class or a constant: ``package.module:Class.method``.
+        The module, a colon, and the name of a function, a class or a constant in it: ``package.module:Class.method``.
     old, new : str
         The text that is exchanged; ``old`` occurs once in the symbol's source.
     tests : tuple of str
-        The tests that must fail, as pytest names them. For the kind ``process``: the one case of ``tests.oracle_cases``.
+        The tests that must fail, as pytest names them. For the kind ``process``: the case of ``tests.oracle_cases``.
     """
 
     what: str
@@ -58,7 +58,9 @@ class Mutant:
         text = path.read_text(encoding="utf-8")
         begin, end = span_of(self.symbol, text)
         source = text[begin:end]
-        assert source.count(self.old) == 1, f"{self.what}: {self.symbol} has {self.old!r} {source.count(self.old)} times"
+        assert source.count(self.old) == 1, (
+            f"{self.what}: {self.symbol} has {self.old!r} {source.count(self.old)} times"
+        )
         return path, text[:begin] + source.replace(self.old, self.new) + text[end:]
 
 

@@ -1,8 +1,8 @@
 """Draws mutants of the program by a seed: ``python -m tests.mutants.draw COUNT [SEED]`` prints them.
 
-A draw takes one statement, each equally likely, of all functions of the core, the protocols and the host, and one of the
-changes that :func:`changes` knows of it. Docstrings, imports, what only logs, what is shown (``__repr__``), and the text
-of errors are no statements here. The list in ``mutants.toml`` was drawn from the commit that it names.
+A draw takes one statement of the core, the protocols and the host, each equally likely, and one of the changes that
+:func:`changes` knows of it. Docstrings, imports, what only logs, what is shown (``__repr__``) and the text of errors
+are no statements here. The list in ``mutants.toml`` was drawn from the commit that it names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,9 @@ _COMPARED = {
     ast.Is: "is not",
     ast.IsNot: "is",
 }
+_Source = Callable[[ast.AST], str]
+"""Returns the text of a part of the program."""
+
 _EXCHANGED = "two arguments exchanged"
 _SYMMETRIC = ("max", "min", "isinstance")
 _SHOWN = ("__repr__", "__str__")
@@ -127,7 +130,7 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
         yield from _own(child)
 
 
-def _changes_of(part: ast.AST, of) -> Iterator[tuple[str, ast.AST, str]]:  # type: ignore[no-untyped-def]  # see above
+def _changes_of(part: ast.AST, of: _Source) -> Iterator[tuple[str, ast.AST, str]]:
     match part:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARED:
             yield "a comparison changed", part, f"{of(left)} {_COMPARED[type(op)]} {of(right)}"
@@ -139,23 +142,26 @@ def _changes_of(part: ast.AST, of) -> Iterator[tuple[str, ast.AST, str]]:  # typ
             yield "a truth value changed", part, repr(not value)
         case ast.Constant(value=int(value)):
             yield "a constant off by one", part, repr(value + 1)
-        case ast.BoolOp(op=ast.And(), values=[one, *others]):
-            yield "and made or", part, f"({' or '.join([of(one), *map(of, others)])})"
-        case ast.BoolOp(op=ast.Or(), values=[one, *others]):
-            yield "or made and", part, f"({' and '.join(f'({of(each)})' for each in [one, *others])})"
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield "a not removed", part, of(operand)
         case ast.IfExp(test=test, body=body, orelse=orelse):
             yield "a choice turned round", part, f"({of(orelse)} if {of(test)} else {of(body)})"
+        case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+            yield _of_logic(part, of)
         case ast.Call(args=[one, other, *_]) if not isinstance(one, ast.Starred) and not isinstance(other, ast.Starred):
             if ast.dump(one) != ast.dump(other) and of(part.func) not in _SYMMETRIC:
                 yield _EXCHANGED, part, _exchanged(part, one, other, of)
 
 
-def _exchanged(call: ast.AST, one: ast.AST, other: ast.AST, of) -> str:  # type: ignore[no-untyped-def]  # see above
+def _of_logic(part: ast.BoolOp | ast.UnaryOp, of: _Source) -> tuple[str, ast.AST, str]:
+    if isinstance(part, ast.UnaryOp):
+        return "a not removed", part, of(part.operand)
+    if isinstance(part.op, ast.And):
+        return "and made or", part, f"({' or '.join(map(of, part.values))})"
+    return "or made and", part, f"({' and '.join(f'({of(each)})' for each in part.values)})"
+
+
+def _exchanged(call: ast.Call, one: ast.AST, other: ast.AST, of: _Source) -> str:
     text, first, second = of(call), of(one), of(other)
-    head = text.index("(", len(of(call.func)))  # type: ignore[attr-defined]  # a call has a function
-    begin = text.index(first, head)
+    begin = text.index(first, text.index("(", len(of(call.func))))
     middle = text.index(second, begin + len(first))
     return text[:begin] + second + text[begin + len(first) : middle] + first + text[middle + len(second) :]
 
@@ -183,7 +189,7 @@ def draws(seed: str = SEED, root: Path = ROOT) -> Iterator[Drawn]:
 def _texts(text: str, source: str, part: ast.AST, new: str) -> tuple[str, str] | None:
     """Return whole lines around a change, as few as stand once in the source of the symbol."""
     lines = text.splitlines(keepends=True)
-    first, last = part.lineno - 1, part.end_lineno - 1  # type: ignore[attr-defined]  # a statement has lines
+    first, last = part.lineno - 1, part.end_lineno - 1  # type: ignore[attr-defined]  # each expression has its place
     head = lines[first].encode()[: part.col_offset].decode()  # type: ignore[attr-defined]
     tail = lines[last].encode()[part.end_col_offset :].decode()  # type: ignore[attr-defined]
     before, old = 0, "".join(lines[first : last + 1])
@@ -202,7 +208,9 @@ def main() -> None:
     """Print draws."""
     count, seed = int(sys.argv[1]), sys.argv[2] if sys.argv[2:] else SEED
     for number, drawn in zip(range(count), draws(seed), strict=False):
-        sys.stdout.write(f"--- {number}: {drawn.what}: {drawn.symbol} (line {drawn.line})\n{drawn.old}\n->\n{drawn.new}\n")
+        sys.stdout.write(
+            f"--- {number}: {drawn.what}: {drawn.symbol} (line {drawn.line})\n{drawn.old}\n->\n{drawn.new}\n"
+        )
 
 
 if __name__ == "__main__":
