@@ -79,7 +79,19 @@ def test_a_command_loads_what_it_needs_and_no_more(
     place: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], besides: set[str]
 ) -> None:
     monkeypatch.chdir(place)
-    assert loaded(*words) & (LARGE | besides) == set()
+    modules = loaded(*words)
+    assert modules & (LARGE | besides) == set()
+    if words != ["--help"]:  # which lists the commands of the laboratory too
+        assert _laboratory(modules) == set()
+
+
+@pytest.mark.parametrize("command", ["party", "curator", "predict", "simulate", "reproduce", "audit"])
+def test_the_laboratory_is_loaded_by_its_own_commands_alone(command: str) -> None:
+    assert bool(_laboratory(loaded(command, "--help"))) is (command in {"reproduce", "audit"})
+
+
+def _laboratory(modules: set[str]) -> set[str]:
+    return {name for name in modules if name.split(".")[0] == "masquerade_lab"}
 
 
 # --- scipy ------------------------------------------------------------------------------
@@ -163,4 +175,5 @@ def test_a_party_that_is_ready_to_join_takes_at_most_eighty_mebibytes(place: Pat
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("READY "))
     memory, modules = json.loads(line.removeprefix("READY "))
     assert set(modules) & LARGE == set()
+    assert _laboratory(set(modules)) == set()
     assert memory <= MEBIBYTES
