@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from masquerade_core.learning.input_noise import sgd
 from masquerade_core.rng import SimulationRng
-from masquerade_lab.reproduce import Report, bixler, bixler_runs
-from masquerade_lab.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
+from masquerade_lab.reproduce import Report, bixler
+from masquerade_lab.reproduce.bixler import CAP, Column, Kind, descend, draw_sample
 from masquerade_lab.reproduce.engine.judging import band
 from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
 from masquerade_lab.reproduce.papers import PAPERS
@@ -28,17 +28,17 @@ SEED = "test"
 
 
 @pytest.fixture(scope="module")
-def sample() -> bixler_runs.Sample:
+def sample() -> bixler.Sample:
     return draw_sample(1, 3)
 
 
 def _short(monkeypatch: pytest.MonkeyPatch, last: int = 300) -> None:
-    monkeypatch.setattr(bixler_runs, "CHECKPOINTS", (100, last))
-    monkeypatch.setattr(bixler_runs, "CAP", last)
+    monkeypatch.setattr(bixler, "CHECKPOINTS", (100, last))
+    monkeypatch.setattr(bixler, "CAP", last)
     monkeypatch.setattr(bixler, "CAP", last)
 
 
-def test_records_are_standard_normal_and_labelled_by_a_hyperplane(sample: bixler_runs.Sample) -> None:
+def test_records_are_standard_normal_and_labelled_by_a_hyperplane(sample: bixler.Sample) -> None:
     assert sample.X.shape == (3, 5000, 10)
     np.testing.assert_allclose(np.cov(sample.X[0].T), np.eye(10), atol=0.1)
     assert (np.abs(sample.start) <= 1).all()
@@ -48,14 +48,14 @@ def test_records_are_standard_normal_and_labelled_by_a_hyperplane(sample: bixler
 
 @pytest.mark.parametrize("sd", [None, 0.0, 0.5])
 def test_side_by_side_they_are_the_descent_that_the_protocol_trains_with(
-    sd: float | None, sample: bixler_runs.Sample, monkeypatch: pytest.MonkeyPatch
+    sd: float | None, sample: bixler.Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _short(monkeypatch)
     found = descend(sample, None if sd is None else [Column(1.0), Column(sd)], SEED)
     column = 0 if sd is None else 1
     order, rng = SimulationRng(SEED, "order"), SimulationRng(SEED, "noise")
-    picked = [(bixler_runs._uniforms(order, 3) * 5000).astype(int) for _ in range(300)]
-    noise = (sd or 0.0) * np.array([bixler_runs._normals(rng, 3, 11)[:, :10] for _ in range(300)])
+    picked = [(bixler._uniforms(order, 3) * 5000).astype(int) for _ in range(300)]
+    noise = (sd or 0.0) * np.array([bixler._normals(rng, 3, 11)[:, :10] for _ in range(300)])
     for r in range(3):
         X = np.array([sample.X[r, i[r]] for i in picked]) + noise[:, r]
         batches = [(X[t : t + 1], sample.y[r, i[r] : i[r] + 1]) for t, i in enumerate(picked)]
@@ -65,12 +65,12 @@ def test_side_by_side_they_are_the_descent_that_the_protocol_trains_with(
         assert found.losses[1, column, r] == pytest.approx(loss)
 
 
-def test_a_run_stops_at_its_first_short_gradient(sample: bixler_runs.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_stops_at_its_first_short_gradient(sample: bixler.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     _short(monkeypatch)
-    monkeypatch.setattr(bixler_runs, "TOLERANCE", 0.2)
+    monkeypatch.setattr(bixler, "TOLERANCE", 0.2)
     found = descend(sample, None, SEED)
     order = SimulationRng(SEED, "order")
-    picked = [(bixler_runs._uniforms(order, 3) * 5000).astype(int) for _ in range(300)]
+    picked = [(bixler._uniforms(order, 3) * 5000).astype(int) for _ in range(300)]
     for r in range(3):
         w, lengths = sample.start[r], []
         for i in picked:
@@ -79,13 +79,13 @@ def test_a_run_stops_at_its_first_short_gradient(sample: bixler_runs.Sample, mon
         short = np.flatnonzero(np.array(lengths) < 0.2)
         assert found.iterations[0, r] == short[0] + 1
         assert len(short) > 1
-    monkeypatch.setattr(bixler_runs, "TOLERANCE", 0.0)
+    monkeypatch.setattr(bixler, "TOLERANCE", 0.0)
     assert (descend(sample, None, SEED).iterations == 300).all()
 
 
 def test_kinds_of_noise_are_what_they_are_called() -> None:
     kinds = get_args(Kind)
-    draw = bixler_runs._noise([Column(0.5, kind) for kind in kinds], SimulationRng(SEED), 2)
+    draw = bixler._noise([Column(0.5, kind) for kind in kinds], SimulationRng(SEED), 2)
     i = np.array([3, 4])
     first, second = (dict(zip(kinds, draw(i), strict=True)) for _ in range(2))
     assert (first["kept"] == second["kept"]).all()
@@ -96,10 +96,10 @@ def test_kinds_of_noise_are_what_they_are_called() -> None:
     assert many.std() == pytest.approx(0.5, rel=0.03)
 
 
-def test_the_oracle_s_descents_are_the_figure_s(sample: bixler_runs.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oracle_s_descents_are_the_figure_s(sample: bixler.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same records, order and normals; so the references hold it against what it should be."""
     _short(monkeypatch)
-    monkeypatch.setattr(bixler_runs, "TOLERANCE", 0.2)
+    monkeypatch.setattr(bixler, "TOLERANCE", 0.2)
     monkeypatch.setattr(bixler_oracle, "SHORT", 0.2)
     found = descend(sample, [Column(0.0), Column(0.3)], SEED)
     order, rng = SimulationRng(SEED, "order"), SimulationRng(SEED, "noise")
@@ -108,8 +108,8 @@ def test_the_oracle_s_descents_are_the_figure_s(sample: bixler_runs.Sample, monk
         sample.y,
         sample.start,
         np.array([0.0, 0.3]),
-        lambda: (bixler_runs._uniforms(order, 3) * 5000).astype(int),
-        lambda: bixler_runs._normals(rng, 3, 11)[:, :10],
+        lambda: (bixler._uniforms(order, 3) * 5000).astype(int),
+        lambda: bixler._normals(rng, 3, 11)[:, :10],
         cap=300,
         checkpoints=range(100, 301, 200),
     )
@@ -118,9 +118,9 @@ def test_the_oracle_s_descents_are_the_figure_s(sample: bixler_runs.Sample, monk
     np.testing.assert_allclose(found.losses, losses, rtol=1e-9)
 
 
-def test_half_of_the_step_moves_half_as_far(sample: bixler_runs.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bixler_runs, "CAP", 1)
-    monkeypatch.setattr(bixler_runs, "CHECKPOINTS", (1,))
+def test_half_of_the_step_moves_half_as_far(sample: bixler.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bixler, "CAP", 1)
+    monkeypatch.setattr(bixler, "CHECKPOINTS", (1,))
     whole, half = (descend(sample, None, SEED, step=step).weights[0, 0] - sample.start for step in (0.02, 0.01))
     np.testing.assert_allclose(half, whole / 2)
     assert (np.linalg.norm(whole, axis=1) > 0).all()
@@ -134,8 +134,8 @@ def test_extra_iterations_are_a_ratio_of_means_and_losses_a_mean_of_ratios() -> 
     assert uneven.mean() == pytest.approx(0.75)
     assert uneven == pytest.approx(0.75 + np.array([-75, 75]) / 200)
     losses = np.array([[[2.0], [2.2]], [[1.0], [0.7]]])  # two checkpoints, two columns, one run
-    both = bixler_runs.Descents(np.full((2, 1), CAP), np.zeros((2, 2, 1, 1)), losses)
-    first = bixler_runs.Descents(both.iterations[:1], both.weights[:, :1], losses[:, :1])
+    both = bixler.Descents(np.full((2, 1), CAP), np.zeros((2, 2, 1, 1)), losses)
+    first = bixler.Descents(both.iterations[:1], both.weights[:, :1], losses[:, :1])
     assert bixler._relatives(both, first) == pytest.approx(np.array([[0.0], [(0.1 + 0.3) / 2]]))
 
 

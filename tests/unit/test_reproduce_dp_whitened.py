@@ -22,8 +22,7 @@ from masquerade_lab.originals import ADULT_COLUMNS, KDDCUP_COLUMNS, Table
 from masquerade_lab.reproduce import PAPERS, Report, central_baselines, dp_whitened, dp_whitened_runs, reproduce
 from masquerade_lab.reproduce import dp_whitened_data as sets
 from masquerade_lab.reproduce.central_baselines import Logistic, adassp, amp, objective_perturbation, objective_sigma
-from masquerade_lab.reproduce.dp_whitened_found import Found
-from masquerade_lab.reproduce.dp_whitened_runs import draw_shares, learn_in_clear, measure, study_of
+from masquerade_lab.reproduce.dp_whitened_runs import Found, draw_shares, learn_in_clear, measure, study_of
 from masquerade_lab.reproduce.engine.tasks import one_after_another
 from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 from tests.adult_helpers import official, write_adult

@@ -20,20 +20,22 @@ from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.local_descent import descent_sigma
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.originals import Table
-from masquerade_lab.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_pl, kang_runs
+from masquerade_lab.reproduce import Report, central_baselines, kang, kang_data, kang_epsilon, kang_pl, kang_runs
 from masquerade_lab.reproduce.engine.judging import reference
 from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
-from masquerade_lab.reproduce.kang_cells import BEST, SHARE, over_u
 from masquerade_lab.reproduce.kang_data import _coordinates, one_hot
-from masquerade_lab.reproduce.kang_found import Found
 from masquerade_lab.reproduce.kang_runs import (
+    BEST,
     ETAS,
+    SHARE,
+    Found,
     Setting,
     Split,
     Together,
     accuracies,
     local_descents,
     losses,
+    over_u,
     party_sizes,
     random_sizes,
     sigma,
@@ -60,7 +62,7 @@ def test_local_descents_are_the_protocol_s_without_noise_and_with_it(monkeypatch
     theta, _ = local_descents(parts, sds, T, 2, SimulationRng(1, "descents"))
     assert theta.shape == (4, 3, 5, 5)
     same = SimulationRng(1, "descents")
-    z = np.array([kang_runs.normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
+    z = np.array([central_baselines.normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
     unit = float(1 << local_descent.FRACTION_BITS)
     for j, (name, n) in enumerate(zip(study.names, sizes, strict=True)):
         for column in range(5):
@@ -92,7 +94,7 @@ def test_a_descent_together_has_one_theta_for_all_and_one_noise_a_round(*, singl
         same = SimulationRng(1, "gathered")
 
         def normals(shape: tuple[int, ...], same: SimulationRng = same) -> _Array:
-            return kang_runs.normals(same, math.prod(shape)).reshape(shape)
+            return central_baselines.normals(same, math.prod(shape)).reshape(shape)
 
         expected = kang_oracle.gradient_perturbation(together, sd, rounds, draws, normals)
         columns = slice(1 + (which - 1) * draws, 1 + which * draws) if which else slice(0, 1)
@@ -111,7 +113,7 @@ def test_the_oracle_s_local_descents_are_the_figure_s() -> None:
 
 
 def test_normals_are_normal() -> None:
-    z = kang_runs.normals(SimulationRng(7, "normals"), 40_001)
+    z = central_baselines.normals(SimulationRng(7, "normals"), 40_001)
     assert len(z) == 40_001
     assert stats.kstest(z, stats.norm.cdf).pvalue > 1e-6
     assert abs(float(np.corrcoef(z[:20_000], z[20_000:40_000])[0, 1])) < 0.04
@@ -235,7 +237,7 @@ def _elsewhere(tasks: Sequence[Task]) -> list[Any]:
     """Run the tasks in another order, each as it would travel to another process."""
     done = {}
     for task in reversed(tasks):
-        kang_cells.stored.cache_clear()
+        kang_runs.stored.cache_clear()
         sent = pickle.loads(pickle.dumps(task))  # noqa: S301 - made here
         done[task.key] = sent.function(*sent.arguments)
     assert len(done) == len(tasks)
@@ -355,9 +357,9 @@ def test_figure_1_s_noises_are_those_of_their_records(directory: Path, monkeypat
         return local_descents(parts, sds, *rest, **more)
 
     sizes: list[list[int]] = []
-    monkeypatch.setattr(kang_cells, "local_descents", noted)
+    monkeypatch.setattr(kang_runs, "local_descents", noted)
     folder, setting = directory / "breast-cancer-wisconsin", Setting(m=4, rounds=2)
-    kang_cells.over_epsilon("BC", folder, setting, (0.1, 0.2), (0,), 1, "seed", True)
+    kang_runs.over_epsilon("BC", folder, setting, (0.1, 0.2), (0,), 1, "seed", True)
     (sds,), (counts,) = asked, sizes
     n = sum(counts)
     unit = math.sqrt(2 * math.log(1000))
@@ -385,7 +387,7 @@ def test_a_method_that_is_not_where_the_other_program_has_it_is_seen(
         np.random.default_rng(1),
         dict.fromkeys(("U", "U min", "W own", "W wide", *map("{} none".format, "WJC")), 0.99),
     )
-    cells: kang_cells.Cells = {SHARE: np.full(20, 0.6), BEST: np.zeros(20)}
+    cells: kang_runs.Cells = {SHARE: np.full(20, 0.6), BEST: np.zeros(20)}
     for method, level in (expected | others | levels).items():
         for eps in kang_epsilon.EPSILONS:
             cells[f"{method}, eps = {eps:g}"] = level + 1e-3 * rng.standard_normal((20, 5, 2))
@@ -402,7 +404,7 @@ def test_a_descent_on_the_sigmoid_is_that_of_a_few_lines_and_its_ratio_is_the_co
     eps, draws = 0.5, 2
     same = SimulationRng(1, "PL")
     expected = kang_oracle.sigmoid_gaps(
-        Z, eps, draws, lambda shape: kang_runs.normals(same, math.prod(shape)).reshape(shape)
+        Z, eps, draws, lambda shape: central_baselines.normals(same, math.prod(shape)).reshape(shape)
     )
     best = np.zeros(3)
     for _ in range(20_000):

@@ -6,29 +6,271 @@ another program of a few lines with these settings. ``docs/reproduction/bixler.m
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, ndtri
 
-from masquerade_lab.reproduce.bixler_accesses import fresh_noise, kept_noise
-from masquerade_lab.reproduce.bixler_runs import (
-    CAP,
-    CHECKPOINTS,
-    STEP,
-    Column,
-    D,
-    Descents,
-    Kind,
-    N,
-    beside,
-    descend,
-    draw_sample,
-)
+from masquerade_core.learning.input_noise import epochs_of, fresh_accesses, kept_accesses
+from masquerade_core.rng import SimulationRng
 from masquerade_lab.reproduce.engine.judging import Reference, judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 
-__all__ = ["section_4"]
+__all__ = [
+    "CAP",
+    "CHECKPOINTS",
+    "STEP",
+    "Column",
+    "D",
+    "Descents",
+    "Kind",
+    "N",
+    "Sample",
+    "beside",
+    "descend",
+    "draw_sample",
+    "fresh_noise",
+    "kept_noise",
+    "section_4",
+]
+
+# --- Runs -----------------------------------------------------------------------------
+
+D = 10
+N = 5000
+STEP = 0.02
+TOLERANCE = 1e-5
+CAP = 12_000
+CHECKPOINTS = tuple(range(500, 5001, 500))
+
+Kind = Literal["fresh", "kept", "scalar", "half-line"]
+
+_Array = NDArray[np.float64]
+_Index = NDArray[np.intp]
+
+
+def _normals(rng: SimulationRng, *shape: int) -> _Array:
+    """Return standard normals, each from 53 bits of the seed's stream."""
+    return np.asarray(ndtri(_uniforms(rng, *shape)), dtype=np.float64)
+
+
+def _uniforms(rng: SimulationRng, *shape: int) -> _Array:
+    words = np.frombuffer(rng.bytes(8 * int(np.prod(shape))), dtype="<u8")
+    return np.asarray(((words >> 11) + 0.5) / 2**53, dtype=np.float64).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The records and the starting points that all columns of a run share.
+
+    Parameters
+    ----------
+    X, y : ndarray, shape (R, N, d) and (R, N)
+        x ~ N(0, I), and labels sign(u.x); each run has its own direction u.
+    start : ndarray, shape (R, d)
+        w_0, uniform in [-1, 1]^d.
+    """
+
+    X: _Array
+    y: _Array
+    start: _Array
+
+
+def draw_sample(seed: int, runs: int) -> Sample:
+    """Draw the data sets and starting points of some runs; more runs leave the first ones as they are."""
+    X, y, start = np.empty((runs, N, D)), np.empty((runs, N)), np.empty((runs, D))
+    for r in range(runs):
+        rng = SimulationRng(seed, f"bixler {r}")
+        X[r] = _normals(rng, N, D)
+        y[r] = np.where(X[r] @ _normals(rng, D) > 0, 1.0, -1.0)
+        start[r] = 2 * _uniforms(rng, D) - 1
+    return Sample(X, y, start)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One noise: its standard deviation, 1/alpha, and how it is drawn.
+
+    "fresh": n ~ N(0, I/alpha^2) at every access. "kept": once for each record. "scalar": one number for all
+    coordinates. "half-line": n >= 0 in every coordinate, and one sign R for all.
+    """
+
+    sd: float
+    kind: Kind = "fresh"
+
+
+@dataclass(frozen=True)
+class Descents:
+    """The results of C columns in each of R runs.
+
+    Parameters
+    ----------
+    iterations : ndarray, shape (C, R)
+        Updates until a gradient was shorter than 1e-5; ``CAP`` where none was.
+    weights : ndarray, shape (10, C, R, d)
+        At the checkpoints, whether a run had stopped before or not.
+    losses : ndarray, shape (10, C, R)
+        The mean logistic loss on the data without noise, there.
+    """
+
+    iterations: _Array
+    weights: _Array
+    losses: _Array
+
+
+def descend(
+    sample: Sample, columns: Sequence[Column] | None, seed: str, *, kept: bool = False, step: float = STEP
+) -> Descents:
+    """Run equation (8) with examples drawn uniformly, in the same order for all columns of a run.
+
+    Parameters
+    ----------
+    columns : sequence of Column or None
+        None: one column, of plain descent.
+    seed : str
+        Of order and noise.
+    kept : bool
+        Whether noise that records keep is drawn, even if no column needs it. The noise after it is then the same as
+        that beside such columns.
+    step : float
+    """
+    R, C = len(sample.start), 1 if columns is None else len(columns)
+    runs, rng, order = np.arange(R), SimulationRng(seed, "noise"), SimulationRng(seed, "order")
+    noise = None if columns is None else _noise(columns, rng, R, kept=kept)
+    w = np.repeat(sample.start[None], C, axis=0)
+    iterations, weights, losses = np.full((C, R), float(CAP)), [], []
+    for t in range(1, CAP + 1):
+        i = (_uniforms(order, R) * N).astype(np.intp)
+        x, y = sample.X[runs, i], sample.y[runs, i]
+        noisy = x[None] if noise is None else x + noise(i)
+        margins = y * np.einsum("crd,crd->cr", noisy, w)
+        gradient = -(expit(-margins) * y)[..., None] * noisy
+        iterations[(iterations == CAP) & (np.linalg.norm(gradient, axis=-1) < TOLERANCE)] = t
+        w = w - step * gradient
+        if t in CHECKPOINTS:
+            weights.append(w)
+            losses.append(_loss(sample, w))
+        if t >= CHECKPOINTS[-1] and (iterations < CAP).all():
+            break
+    return Descents(iterations, np.array(weights), np.array(losses))
+
+
+def beside(found: Sequence[tuple[_Array, _Array, _Array]]) -> Descents:
+    """Return the columns of several descents on one sample together."""
+    iterations, weights, losses = zip(*found, strict=True)
+    return Descents(np.concatenate(iterations), np.concatenate(weights, axis=1), np.concatenate(losses, axis=1))
+
+
+def _noise(columns: Sequence[Column], rng: SimulationRng, R: int, *, kept: bool = False) -> Callable[[_Index], _Array]:
+    """Return what draws the noise on the records ``i`` of all runs, shape (C, R, d); columns share their normals."""
+    runs = np.arange(R)
+    asked = kept or any(c.kind == "kept" for c in columns)
+    each = np.array([_normals(rng, N, D) for _ in range(R)]) if asked else None
+
+    def draw(i: _Index) -> _Array:
+        drawn = _normals(rng, R, D + 1)
+        fresh, sign = drawn[:, :D], np.sign(drawn[:, D:])
+        by_kind = {"fresh": fresh, "scalar": np.repeat(fresh[:, :1], D, axis=1), "half-line": np.abs(fresh) * sign}
+        if each is not None:
+            by_kind["kept"] = each[runs, i]
+        return np.array([c.sd * by_kind[c.kind] for c in columns])
+
+    return draw
+
+
+def _loss(sample: Sample, w: _Array) -> _Array:
+    return np.array(
+        [
+            np.logaddexp(0.0, -sample.y[r] * (w[:, r] @ sample.X[r].T)).mean(axis=1)  # (C, N)
+            for r in range(len(sample.start))
+        ]
+    ).T
+
+
+# --- How often a record is used -------------------------------------------------------
+
+_ALPHA = 10
+_RECORDS = 1000
+_BATCH = 100
+_SETS = 2
+
+
+def _accessed(seed: int, epochs: int, *, once: bool) -> _Array:
+    """Return the noise of every access, shape (epochs, records, d): labels carry the records' numbers."""
+    rng = SimulationRng(seed, f"bixler accesses, once = {once}")
+    X = np.full((_RECORDS, D), 1 / 8)  # on the grid, and in the unit ball
+    numbers = np.arange(_RECORDS, dtype=np.float64)
+    door = kept_accesses if once else fresh_accesses
+    batches = epochs_of(rng, _RECORDS, epochs, _BATCH)
+    noise, met = np.empty((epochs, _RECORDS, D)), np.zeros(_RECORDS, dtype=np.intp)
+    for x, number in door(rng, X, numbers, batches, Fraction(_ALPHA), "gaussian"):
+        i = number.astype(np.intp)
+        noise[met[i], i] = x - X[i]
+        met[i] += 1
+    return noise
+
+
+def fresh_noise(seed: int, epochs: int) -> dict[str, _Array]:
+    """Return what E4 asks of noise that is new at every access, and what it would be for broken samplers.
+
+    Returns
+    -------
+    dict of ndarray, shape (sets,)
+        A set is half of the epochs.
+    """
+    noise = _accessed(seed, epochs, once=False)
+    sets = np.split(noise, _SETS)
+    variances = np.array([one.reshape(-1, D).var(axis=0) * _ALPHA**2 for one in sets])
+    scalar = [np.repeat(one[..., :1], D, axis=-1) for one in sets]
+    one_sign = [np.abs(one) * np.sign(one[..., :1]) for one in sets]
+    return {
+        "low": variances.min(axis=1),
+        "high": variances.max(axis=1),
+        "coordinates": _each(_apart, sets),
+        "accesses": _each(_pairs, sets),
+        "scalar": _each(_apart, scalar),
+        "one sign": _each(_apart, one_sign),
+        "difference": _each(_difference, sets),
+    }
+
+
+def kept_noise(seed: int) -> dict[str, _Array]:
+    """Return how two accesses of noise that a record keeps differ, and how they are correlated.
+
+    Returns
+    -------
+    dict of ndarray, shape (sets,)
+        A set is half of the records.
+    """
+    sets = np.split(_accessed(seed, 2, once=True), _SETS, axis=1)
+    return {"difference": _each(_difference, sets), "accesses": _each(_pairs, sets)}
+
+
+def _each(of: Callable[[_Array], float], sets: Sequence[_Array]) -> _Array:
+    return np.array([of(one) for one in sets])
+
+
+def _difference(noise: _Array) -> float:
+    """Return the largest difference between the first two accesses of a record."""
+    return float(np.abs(noise[0] - noise[1]).max())
+
+
+def _apart(noise: _Array) -> float:
+    """Return the largest correlation of two coordinates, without its sign."""
+    correlations = np.asarray(np.corrcoef(noise.reshape(-1, D).T))
+    return float(np.abs(correlations[~np.eye(D, dtype=bool)]).max())
+
+
+def _pairs(noise: _Array) -> float:
+    """Return the correlation of two successive accesses of one record, over all coordinates."""
+    return float(np.corrcoef(noise[::2].ravel(), noise[1::2].ravel())[0, 1])
+
+
+# --- Figures --------------------------------------------------------------------------
 
 _SDS = {
     "inf": 0.0,
@@ -83,9 +325,6 @@ _MEANING = (
     "fraction of runs that reach the largest number of updates. Within 5%: the fraction of pairs of runs whose "
     "iterations differ by at most 5 %."
 )
-
-_Array = NDArray[np.float64]
-_Index = NDArray[np.intp]
 
 
 def section_4(draws: int, seed: int, run_tasks: RunTasks) -> Report:

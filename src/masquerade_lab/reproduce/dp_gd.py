@@ -5,7 +5,7 @@ that were drawn in the same way. ``docs/reproduction/dp-gd.md`` has the tables.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -23,8 +23,7 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
-from masquerade_lab.reproduce.dp_gd_panels import panels
-from masquerade_lab.reproduce.engine.report import Report, Row, mean_and_error
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.rajkumar_runs import Split, aggregates, descend, draw_eta, draw_rho
 from masquerade_lab.reproduce.rajkumar_runs import study_of as paper_study
@@ -32,7 +31,7 @@ from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.psgd.schedule import psgd
 
-__all__ = ["clipped_descent", "figure_1"]
+__all__ = ["clipped_descent", "figure_1", "panels"]
 
 _SETS = 60
 _PSGD_SETS = 20  # a draw of PSGD's noise is a thousand vectors
@@ -328,3 +327,58 @@ def _encoded(records: Records, encoder: Encoder, positive: str) -> Dataset:
     columns = dict(zip(records.columns, zip(*records.rows, strict=True), strict=True))
     labels = np.array(columns[records.columns[-1]])
     return Dataset(encoder.encode(columns), np.where(labels == positive, 1.0, -1.0))
+
+
+# --- The panels -----------------------------------------------------------------------
+
+_CURVES = {
+    "dp-gd, delta = 0.05": "{} 5",
+    "dp-gd, T = 20, C = 0.5": "{} 0.05 usual",
+    "dp-gd, delta = 1e-05": "{} 1e-05",
+    "local aggregation": "la {}",
+    "PSGD": "psgd {}",
+}
+"""By the name of a curve, the name of its errors."""
+
+
+def panels(errors: _Errors, cancer: Sequence[Row], title: str) -> list[Panel]:
+    """Draw errors against epsilon.
+
+    Parameters
+    ----------
+    errors : mapping of str to ndarray
+        The errors on simulated records, by name.
+    cancer : sequence of Row
+        Those on breast cancer.
+    title : str
+        What breast cancer's panel is called.
+    """
+    epsilons = [name.removeprefix("psgd ") for name in errors if name.startswith("psgd ")]
+    simulated = [
+        _series(name, ((float(e), *mean_and_error(errors[of.format(e)])) for e in epsilons if of.format(e) in errors))
+        for name, of in _CURVES.items()
+    ]
+    free = [name for name in errors if name.startswith("no privacy")][-1]
+    curves: dict[str, list[tuple[float, float, float]]] = {}
+    for row in cancer:
+        steps, middle, rest = row.name.partition(", eps = ")
+        epsilon, _, delta = rest.partition(", ")
+        if middle:
+            curves.setdefault(f"{steps}, {delta}", []).append((float(epsilon), row.value, row.error or 0.0))
+    levels = tuple((row.name, row.value) for row in cancer[:2])
+    return [
+        Panel(
+            "simulated records, K = 5",
+            "epsilon",
+            "error rate",
+            simulated,
+            "log",
+            reference=(("no privacy", mean_and_error(errors[free])[0]),),
+        ),
+        Panel(title, "epsilon", "error rate", [_series(*each) for each in curves.items()], "log", reference=levels),
+    ]
+
+
+def _series(name: str, points: Iterable[tuple[float, float, float]]) -> Series:
+    x, y, error = zip(*points, strict=True)
+    return Series(name, x, y, error)

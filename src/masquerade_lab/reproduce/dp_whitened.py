@@ -12,7 +12,6 @@ from typing import Any
 
 from masquerade_core.errors import BadInput
 from masquerade_lab.reproduce.dp_whitened_data import BENCHMARKS, Benchmark, Split
-from masquerade_lab.reproduce.dp_whitened_found import Found
 from masquerade_lab.reproduce.dp_whitened_runs import (
     ADASSP,
     AMP,
@@ -28,6 +27,7 @@ from masquerade_lab.reproduce.dp_whitened_runs import (
     PARTIES,
     ROLES_EPSILON,
     THINNED,
+    Found,
     halved_epsilon,
     measure_once,
 )

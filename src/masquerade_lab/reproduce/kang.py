@@ -16,10 +16,21 @@ from masquerade_core.privacy.noise.local_descent import exact_mu
 from masquerade_lab.reproduce.engine.judging import judged, reference, variants
 from masquerade_lab.reproduce.engine.report import Report, Row, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
-from masquerade_lab.reproduce.kang_cells import Cells, joined, over_u
 from masquerade_lab.reproduce.kang_data import LARGE, SMALL
-from masquerade_lab.reproduce.kang_found import METHODS, OPTIMISTIC, SEEDED, SHOWN, Found, folders, panels
-from masquerade_lab.reproduce.kang_runs import ETAS, Setting
+from masquerade_lab.reproduce.kang_runs import (
+    ETAS,
+    METHODS,
+    OPTIMISTIC,
+    SEEDED,
+    SHOWN,
+    Cells,
+    Found,
+    Setting,
+    folders,
+    joined,
+    over_u,
+    panels,
+)
 
 __all__ = ["figure_2"]
 

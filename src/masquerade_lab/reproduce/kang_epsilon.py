@@ -17,11 +17,25 @@ from masquerade_core.privacy.noise.local_descent import exact_mu
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import Measured, Panel, Report, Row, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
-from masquerade_lab.reproduce.kang_cells import Cells, central, joined, over_epsilon
 from masquerade_lab.reproduce.kang_data import LARGE, SMALL
-from masquerade_lab.reproduce.kang_found import METHODS, OPTIMISTIC, SEEDED, SHOWN, Found, folders, panels
-from masquerade_lab.reproduce.kang_runs import ETAS, LEAST_PART, Setting
-from masquerade_lab.reproduce.kang_theorems import compared, excesses
+from masquerade_lab.reproduce.kang_runs import (
+    ETAS,
+    LEAST_PART,
+    METHODS,
+    OPTIMISTIC,
+    SEEDED,
+    SHOWN,
+    Cells,
+    Found,
+    Setting,
+    central,
+    compared,
+    excesses,
+    folders,
+    joined,
+    over_epsilon,
+    panels,
+)
 
 __all__ = ["figure_1"]
 

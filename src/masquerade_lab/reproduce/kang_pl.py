@@ -13,12 +13,11 @@ from scipy.special import expit
 
 from masquerade_core.learning.losses import SIGMOID
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.reproduce.central_baselines import normals
 from masquerade_lab.reproduce.engine.judging import Mean, judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
-from masquerade_lab.reproduce.kang_cells import Cells, joined, stored
-from masquerade_lab.reproduce.kang_found import folders
-from masquerade_lab.reproduce.kang_runs import Setting, Split, normals, sigma
+from masquerade_lab.reproduce.kang_runs import Cells, Setting, Split, folders, joined, sigma, stored
 
 __all__ = ["LAMBDA", "figure_pl", "setting_of"]
 
