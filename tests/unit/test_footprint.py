@@ -92,7 +92,7 @@ def test_the_laboratory_is_loaded_by_its_own_commands_alone(command: str) -> Non
 
 _REFUSED = """
 import sys
-from masquerade_core.data.auxiliary import load_study
+from masquerade_core.study_files import load_study
 from masquerade_core.errors import BadInput
 from masquerade_protocols import entry_named, protocol_of
 
