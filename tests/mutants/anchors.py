@@ -59,11 +59,15 @@ def _places(folder: Path, old: str) -> Iterator[str]:
 
 def _symbols(node: ast.AST, outer: tuple[str, ...]) -> Iterator[str]:
     """Yield the qualified names of all functions and classes that are defined once in their place."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            if sum(getattr(other, "name", "") == child.name for other in ast.iter_child_nodes(node)) == 1:
-                yield ".".join((*outer, child.name))
-                yield from _symbols(child, (*outer, child.name))
+    inner = [
+        child
+        for child in ast.iter_child_nodes(node)
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+    for child in inner:
+        if sum(other.name == child.name for other in inner) == 1:
+            yield ".".join((*outer, child.name))
+            yield from _symbols(child, (*outer, child.name))
 
 
 def _moved(text: str, mutant: Mutant, symbol: str) -> str:
