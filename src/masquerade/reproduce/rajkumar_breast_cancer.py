@@ -55,7 +55,7 @@ _SEEDED = (
     "here is a private release."
 )
 _MIRRORED = (
-    "GOP and PSGD are run with each draw of the noise and with its mirror image. The folds are always the same, so a "
+    "Every method is run with each draw of the noise and with its mirror image. The folds are always the same, so a "
     "standard error counts the noise alone. The bands are those of another program of a few lines."
 )
 _NEEDED = (
@@ -88,7 +88,7 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = No
             Task(
                 f"fold {number}, PSGD, eps = {eps}",
                 gradient,
-                (*where, _LAMBDA, eps, _PARTIES, (_ROUNDS,), False, True),
+                (*where, _LAMBDA, eps, _PARTIES, (_ROUNDS,), False),
                 10.0,
             )
             for eps in _EPSILONS
@@ -165,7 +165,7 @@ def _banded(errors: _Errors, eps: float) -> Iterator[Row]:
             "the more frequent label": np.full_like(values, majority),
         }
         if name == "GOP" and eps in _PAPER:
-            broken["sigma* of the printed equation"] = errors[f"printed {eps}"].mean(axis=0)[:, None]
+            broken["sigma* of the printed equation"] = _pairs(errors[f"printed {eps}"])
         yield from judged(_AT.format(eps), name, values, reference("rajkumar-2012 2", f"{name}, eps = {eps}"), broken)
 
 
