@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from masquerade.originals import a9a
+from masquerade_lab.originals import a9a
 
 _Array = NDArray[np.float64]
 Arrays = tuple[_Array, _Array, _Array, _Array]

@@ -158,7 +158,7 @@ class Machines:
         return self.folder / "state" / name
 
     def approve(self, name: str, study: Path | None = None, key: Path | None = None, data: Path | None = None) -> None:
-        """Stand in for a party's person: give it a budget, and say yes where the study can be approved of at all."""
+        """Stand in for a party's person: give it a budget, and say yes where the study can be approved at all."""
         folder, path = StateFolder(self.state(name)), study or self.folder / "study.toml"
         if not folder.ledger.exists():
             Ledger.init(folder.made(), DEFAULT_POPULATION, 10_000.0, 0.5, by="a test").close()

@@ -64,7 +64,7 @@ class Site:
         return answer.out.strip()
 
     def get_studies(self, shell: Shell, own: str) -> None:
-        """Let the coordinator write the studies and the others approve of the first, once this site's key is known."""
+        """Let the coordinator write the studies and the others approve the first, once this site's key is known."""
         keys = {name: self._tell(shell, "keys", "new", self.elsewhere / f"{name}.key") for name in (*OTHERS, "charlie")}
         who = ["--curator-key", keys["charlie"], "--party", f"north={own}"]
         who += [word for name in OTHERS for word in ("--party", f"{name}={keys[name]}")]

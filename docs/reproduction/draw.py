@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from masquerade.reproduce.bands import Row
-from masquerade.reproduce.drawing import draw
-from masquerade.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.bands import Row
+from masquerade_lab.reproduce.drawing import draw
+from masquerade_lab.reproduce.panels import Panel, Series
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "results", HERE / "figures"

@@ -45,7 +45,7 @@ def party(
     ] = None,
     no_journal: Annotated[bool, typer.Option("--no-journal", help="A run that dies cannot go on.")] = False,
     log_file: Annotated[Path | None, typer.Option(help="Write a log to this file, with mode 0600.")] = None,
-    log_level: Annotated[Level, typer.Option(help="The least grave events that the log shows.")] = Level.INFO,
+    log_level: Annotated[Level, typer.Option(help="Minimum severity of logged events.")] = Level.INFO,
     metrics: Annotated[
         str | None, typer.Option(help="PORT or ADDRESS:PORT for /metrics (Prometheus) and /healthz.")
     ] = None,

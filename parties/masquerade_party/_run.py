@@ -77,7 +77,7 @@ def run(
     population : str, optional
         On whose budget the run counts; by default that of the approval, of the policy or of the records.
     approved : bool
-        Whether nobody is asked. Then a person must have approved of exactly this study before, and the records must be
+        Whether nobody is asked. Then a person must have approved exactly this study before, and the records must be
         known to the ledger or named by the policy. Otherwise the process asks at the terminal.
     proxy : str, optional
         The way out of this network, ``http://host:port`` or ``socks5://host:port``. No variable of the environment is

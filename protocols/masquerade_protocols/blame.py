@@ -12,6 +12,7 @@ what parties show in their own files counts only if Charlie's signed receipt is 
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice, product
 from typing import Any
 
 from masquerade_core.crypto.boxes import SigningKey, verify
@@ -41,6 +42,7 @@ from masquerade_protocols.registry import entry_named
 
 __all__ = ["blame_of_opening", "blame_of_sum", "check_evidence", "run_of", "verdict"]
 
+_MOST_CHOICES = 64  # between contributions of parties that signed several for one round
 _READER = SigningKey(bytes(32))  # reads frames and signs nothing
 _BOUNDS = tuple((1 << (bits - 1)) - 1 for bits in (32, *range(64, 577, 64)))  # one for each length of a word
 _PRIMES = {(bits + 7) // 8: (1 << bits) - 1 for bits in (127, 521, 2203, 4253)}  # of check values, by their length
@@ -104,8 +106,8 @@ class _Shown:
     def __init__(self, study: Study, run: bytes) -> None:
         self._study, self._run = study, run
         self.told: list[tuple[Frame, bytes]] = []
-        self.sent: dict[tuple[str, str], Frame] = {}
-        self.own: dict[tuple[str, str], Frame] = {}  # what parties show of themselves
+        self.sent: dict[tuple[str, str], list[Frame]] = {}
+        self.own: dict[tuple[str, str], list[Frame]] = {}  # what parties show of themselves
         self.refused: list[str] = []
         self._writers: set[str] = set()
 
@@ -114,18 +116,25 @@ class _Shown:
         """The parties of which no file is there that bears their signature."""
         return tuple(name for name in self._study.names if name not in self._writers)
 
-    def take(self, file: Evidence) -> None:
-        """Take a file, if whoever keeps its frames has signed it; of a party's, only its own frames and Charlie's."""
+    def take(self, file: Evidence) -> bool:
+        """Take a file, if whoever keeps its frames has signed it; of a party's, only its own frames and Charlie's.
+
+        Returns
+        -------
+        bool
+            Whether it was taken.
+        """
         keys = {party.name: party.key.sign for party in self._study.parties} | {CHARLIE: self._study.curator.key.sign}
         if not verify(keys.get(file.participant, b""), file.signed(), file.signature):
             self.refused.append(f"a file that {file.participant} is said to have written does not bear its signature")
-            return
+            return False
         self._writers.add(file.participant)
         for source, data in file.frames:
             if source in (CHARLIE, file.participant) or file.participant == CHARLIE:
                 self.add(source, data, self.own if source == file.participant else self.sent)
+        return True
 
-    def add(self, source: str, data: bytes, sent: dict[tuple[str, str], Frame]) -> None:
+    def add(self, source: str, data: bytes, sent: dict[tuple[str, str], list[Frame]]) -> None:
         """Take a frame that ``source`` is said to have signed."""
         peers = {party.name: party.key.sign for party in self._study.parties}
         if source == CHARLIE:
@@ -139,8 +148,8 @@ class _Shown:
                 continue
             if source == CHARLIE:
                 self.told.append((frame, data))
-            elif (kept := sent.get((source, frame.type))) is None or kept.number <= frame.number:
-                sent[source, frame.type] = frame  # somebody may have sent an older one again
+            else:
+                sent.setdefault((source, frame.type), []).append(frame)
             return
         self.refused.append(f"a frame that {source} is said to have signed for this run does not bear its signature")
 
@@ -186,11 +195,9 @@ def run_of(file: Evidence, study: Study, name: str = EVIDENCE) -> bytes:
 
 def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
     """Say who is proved at fault by participants' files of evidence of one run."""
-    files = tuple(files)
-    shown = _Shown(study, run)
-    for file in files:
-        shown.take(file)
+    files, shown = tuple(files), _Shown(study, run)
     frames = tuple(dict.fromkeys(data for file in files for _, data in file.frames))
+    files = tuple(file for file in files if shown.take(file))
     proved = Judge(study, run, study.study_id(entry_named(study.study.protocol).version)).of(frames)
     if proved.culprit:
         return Findings(proved.culprit, (*shown.refused, proved.said))
@@ -218,8 +225,8 @@ def _of_lengths(study: Study, shown: _Shown) -> Findings | None:
     """
     lengths = entry_named(study.study.protocol).sum_lengths(study)
     layouts = [Words(length, bound) for length in lengths for bound in _BOUNDS]
-    for (name, kind), frame in (*shown.sent.items(), *shown.own.items()):
-        if kind == "Masked" and layouts:
+    for (name, kind), frames in (*shown.sent.items(), *shown.own.items()):
+        for frame in frames if kind == "Masked" and layouts else ():
             message = decode(Masked, frame.body, name)
             if not any(fits(layout, message) for layout in layouts):
                 said = f"{name} signed a contribution of {len(message.words)} bytes, and no sum of this study has such"
@@ -256,23 +263,24 @@ def _told_in(frame: Frame) -> Summed | Outcome | Opened:
 def _judged(study: Study, shown: _Shown) -> Findings:
     told = [_told_in(frame) for frame, _ in shown.told if frame.type in ("Summed", "Opened", "Outcome")]
     last = max((t for t in told if not (isinstance(t, Outcome) and t.again)), key=lambda t: t.round, default=None)
-    given = _given(study, shown.sent)
-    if not given:
+    made = _made(study, shown.sent)
+    due = last.members if isinstance(last, Outcome) else study.names
+    if not made:
         if said := _two_totals(shown):
             return Findings(CHARLIE, (said,))
-        given = _given(study, shown.own)
-        if last is None or not _receipted(last, {name: c for name, c in given.items() if c.round == last.round}):
+        made = _made(study, shown.own)
+        if last is None or not _receipted(last, _given(last, due, made)):
             return Findings(
                 "", ("the contributions that Charlie's receipt is for are not there; his evidence has them",)
             )
-    newest = max(c.round for c in given.values())
+    newest = max(c.round for several in made.values() for c in several)
     if last is None or last.round < newest:
         said = "Charlie told no sum of them, so nothing shows his fault. A party's contribution was not well made"
-        return Findings("", (f"{listed(sorted(given))} contributed to round {newest}, and {said}",), (*given, CHARLIE))
-    given = {name: c for name, c in given.items() if c.round == last.round}
-    missing = tuple(name for name in study.names if name not in given)
-    if missing and not study.dropouts:
-        return Findings("", (f"the contributions of {listed(missing)} to round {last.round} are not there",))
+        return Findings("", (f"{listed(sorted(made))} contributed to round {newest}, and {said}",), (*made, CHARLIE))
+    given = _given(last, due, made)
+    if missing := tuple(name for name in due if name not in given):
+        said = f"the contributions of {listed(missing)} to round {last.round} are not there"
+        return Findings("", (said,), (*(name for name in missing if name in study.names), CHARLIE))
     if isinstance(last, Opened):
         found = _of_opening(study, shown, last, given)
         said = _two_totals(shown)
@@ -285,11 +293,11 @@ def _of_proof(study: Study, shown: _Shown, files: Collection[Evidence]) -> Findi
     told = [frame.body for frame, _ in shown.told if frame.type == "OpeningProof"]
     if not told or study.crypto.sum != "paillier":
         return None
-    sent = shown.sent.get((study.lead, "OpeningProof"))
-    if sent is not None and sent.body not in told:
+    sent = [frame.body for frame in shown.sent.get((study.lead, "OpeningProof"), ())]
+    if sent and not set(sent) & set(told):
         return Findings(CHARLIE, (f"Charlie passed on another proof of the openings than {study.lead} signed",))
     said = f"all sums passed their checks, but not the proof at the end: {study.lead} opened another total or spoilt it"
-    if sent is not None:
+    if sent:
         said += ", for Charlie passed on what the lead signed. Or he told the others another total than the lead"
     witnesses = [
         file for file in files if file.participant not in (study.lead, CHARLIE)
@@ -301,13 +309,25 @@ def _of_proof(study: Study, shown: _Shown, files: Collection[Evidence]) -> Findi
     return Findings("", (f"{said}. Nobody can tell which",), tuple(suspects))
 
 
-def _given(study: Study, sent: Mapping[tuple[str, str], Frame]) -> dict[str, Any]:
-    """Return the parties' newest contributions."""
+def _made(study: Study, sent: Mapping[tuple[str, str], list[Frame]]) -> dict[str, list[Any]]:
+    """Return the parties' contributions, the oldest first."""
     cls: type[Contribution | Masked] = Masked
     if any(kind == "Contribution" for _, kind in sent):
         cls = Contribution
-    name_ = cls.__name__
-    return {name: decode(cls, sent[name, name_].body, name) for name in study.names if (name, name_) in sent}
+    frames = {name: sent.get((name, cls.__name__), []) for name in study.names}
+    ordered = {name: sorted(found, key=lambda frame: frame.number) for name, found in frames.items() if found}
+    return {name: [decode(cls, frame.body, name) for frame in found] for name, found in ordered.items()}
+
+
+def _given(told: Summed | Outcome | Opened, due: Collection[str], made: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return the contribution of each party to a round; of several of one party the one that the receipt is for.
+
+    A party can sign another one when Charlie has added up: then the newest is in no sum.
+    """
+    there = {name: [c for c in made.get(name, ()) if c.round == told.round] for name in due}
+    there = {name: several for name, several in there.items() if several}
+    chosen = [dict(zip(there, each, strict=True)) for each in islice(product(*there.values()), _MOST_CHOICES)]
+    return next((each for each in chosen if _receipted(told, each)), chosen[-1])
 
 
 def _receipted(told: Summed | Outcome | Opened, given: Mapping[str, Any]) -> bool:
@@ -332,13 +352,12 @@ def _of_opening(study: Study, shown: _Shown, told: Opened, given: Mapping[str, C
     if not keys:
         return Findings("", ("the parties' key is not there; every participant's evidence has it",))
     key = PublicKey.received(keys[-1].modulus, study.key_bits, CHARLIE)
-    answer = shown.sent.get((study.lead, "RoundSum"))
-    if answer is not None:
-        opened = decode(RoundSum, answer.body, study.lead)
-        if opened.round == told.round and opened.sums != told.sums:
-            return Findings(CHARLIE, (f"Charlie told another sum of round {told.round} than {study.lead} opened",))
+    answers = [decode(RoundSum, frame.body, study.lead) for frame in shown.sent.get((study.lead, "RoundSum"), ())]
+    opened = [answer.sums for answer in answers if answer.round == told.round]
+    if opened and told.sums not in opened:
+        return Findings(CHARLIE, (f"Charlie told another sum of round {told.round} than {study.lead} opened",))
     culprit = blame_of_opening(key, told, given)
-    if culprit is None and answer is None:
+    if culprit is None and not answers:
         said = (
             f"the total that Charlie told in round {told.round} is that of the {counted(len(given), 'contribution')}. "
             f"But only his own evidence could show that he told the sum which {study.lead} opened. He told another "

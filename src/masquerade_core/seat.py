@@ -18,10 +18,9 @@ enforces three rules:
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
-from types import MappingProxyType
 from typing import TypeVar
 
 from masquerade_core.crypto.boxes import open_sealed, seal
@@ -52,9 +51,6 @@ class Seat:
         This participant's name; ``CHARLIE`` for the server.
     names : tuple of str
         The parties, in the order of the study's roster.
-    groups : mapping of str to tuple of str, optional
-        For a sub-curator, and for Charlie above some: the parties whose messages to Charlie each sub-curator gets in
-        his place.
 
     Attributes
     ----------
@@ -62,12 +58,9 @@ class Seat:
         What the role has counted so far, by label.
     """
 
-    def __init__(
-        self, me: str, names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, me: str, names: tuple[str, ...]) -> None:
         self.me = me
         self.names = names
-        self.groups = groups
         self._run = b""
         self._labels: set[str] = set()
         self.released: dict[str, Release] = {}

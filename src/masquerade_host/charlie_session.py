@@ -121,7 +121,6 @@ class CharlieSession(AdmittingSession):
             case Turn.ABORT:
                 self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name), data)
             case Turn.MESSAGE:
-                self.kept.add(hop.name, frame.type, data)
                 self._deliver(frame)
             case Turn.SEALED:
                 self._relay(frame)
@@ -258,6 +257,10 @@ class CharlieSession(AdmittingSession):
         body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
         self._out.send(hop.name, hop.seal(Turn.ABORT, body))
         self._close_if_done()
+
+    def _took(self, frame: Frame) -> None:
+        super()._took(frame)
+        self.kept.add(frame.source, frame.type, frame.data)  # and none that came later, which is in no sum
 
     def _check_due(self, wanted: Receive, frame: Frame) -> None:
         try:

@@ -3,6 +3,10 @@
 ZeroMQ knows no HTTP proxy, and of a SOCKS proxy's refusal it says nothing. So the party connects to a port of its own
 machine, and threads carry the bytes on. The proxy sees encrypted bytes, as the network does: CURVE's handshake is with
 Charlie. Only the option ``--proxy`` names a proxy. No variable of the environment, such as ``HTTPS_PROXY``, is read.
+
+A ZeroMQ server speaks first, so its greeting may come in one packet with the proxy's answer. python-socks 3.2 and
+``http.client`` read the answer in blocks and drop what follows it, and the handshake waits for ever. So the answer is
+read here, byte by byte.
 """
 
 import base64

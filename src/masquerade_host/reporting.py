@@ -30,7 +30,7 @@ class Reporting:
     log_file : Path or None
         A file that gets a copy of the log.
     level : Level
-        The least grave events that logs show.
+        Minimum severity of logged events.
     metrics : str or None
         The address at which a monitoring system can ask, as :func:`masquerade_host.metrics.address_of` reads it.
     """

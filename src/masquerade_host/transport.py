@@ -289,7 +289,7 @@ class CharlieSocket:
         self._offer(name)
 
     def tell(self, route: bytes, data: bytes) -> bool:
-        """Send one frame along a route that is not the way back to its party; False if nobody is there any more."""
+        """Send one frame along a route that is not the way back to its party; False if nobody is there."""
         try:
             for chunk in cut(data):
                 self._router.send_multipart((route, chunk), zmq.NOBLOCK)

@@ -80,7 +80,7 @@ class Counted:
 
 
 def _counted_run(study: Study, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """Run a study in memory, with the fewest records that there may be."""
+    """Run a study in memory, with the minimum of records."""
     entry, run = protocol_of(study), Counted(Table(study.names))
 
     def note(seat: Seat, message: Message, copies: int) -> None:

@@ -393,7 +393,7 @@ def test_protocols_that_hold_nothing_back_say_so() -> None:
             with pytest.raises(BadInput) as refused:
                 entry_of(study)
             assert "[evaluation]" in refused.value.message, name
-            assert "'masquerade evaluate'" in refused.value.hint
+            assert "'masquerade study new --measure'" in refused.value.hint
     paper = held_back_study(3, 4, protocol="psgd", calibration="paper")
     with pytest.raises(BadInput, match='psgd with calibration = "paper" holds no records back'):
         entry_of(paper)

@@ -242,7 +242,7 @@ def test_a_full_disk_ends_no_run_and_the_lines_that_are_missing_are_counted(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(log._logger._logger, "_write", full)
+        patch.setattr(file, "write", full)
         log("left", party="p1")
         log("left", party="p2")
     log("left", party="p3")

@@ -1,4 +1,4 @@
-"""A protocol of another distribution runs its code only where a study names it, and what a site approved of."""
+"""A protocol of another distribution runs its code only where a study names it, and what a site approved."""
 
 from __future__ import annotations
 

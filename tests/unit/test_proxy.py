@@ -131,6 +131,20 @@ def test_frames_go_both_ways_through_a_proxy(place: Place, scheme: str) -> None:
     tiny.close()
 
 
+@pytest.mark.parametrize(
+    ("scheme", "answer"),
+    [
+        ("http", b"HTTP/1.1 200 Connection established\r\nVia: tiny\r\n\r\n"),
+        ("socks5", b"\x05\x00\x05\x00\x00\x01" + bytes(6)),
+    ],
+)
+def test_what_follows_a_proxys_answer_in_one_packet_is_charlies(scheme: str, answer: bytes) -> None:
+    tiny = TinyProxy(scheme, answer + b"greeting")
+    with tiny.proxy().connect("tcp://charlie.example.org:443") as connection:
+        assert connection.recv(100) == b"greeting"
+    tiny.close()
+
+
 def test_an_http_proxy_gets_the_name_and_the_credentials() -> None:
     tiny = TinyProxy("http", b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
     address = "tcp://charlie.example.org:443"

@@ -10,12 +10,12 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from masquerade.reproduce import Report, bixler, bixler_runs
-from masquerade.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
-from masquerade.reproduce.results import decode, encode
-from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.learning.input_noise import sgd
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.reproduce import Report, bixler, bixler_runs
+from masquerade_lab.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
+from masquerade_lab.reproduce.results import decode, encode
+from masquerade_lab.reproduce.tasks import Task, one_after_another
 
 SEED = "test"
 

@@ -13,8 +13,11 @@ from scipy import stats
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from masquerade.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
-from masquerade.reproduce.hamm_runs import (
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Study
+from masquerade_lab.baselines.average import average_rate
+from masquerade_lab.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
+from masquerade_lab.reproduce.hamm_runs import (
     accuracies,
     aggregate,
     crossed,
@@ -27,11 +30,8 @@ from masquerade.reproduce.hamm_runs import (
     shuffled,
     tight_sensitivity,
 )
-from masquerade.reproduce.panels import Series
-from masquerade.reproduce.tasks import Task, one_after_another
-from masquerade_core.errors import BadInput
-from masquerade_core.study import Study
-from masquerade_protocols.baselines.average import average_rate
+from masquerade_lab.reproduce.panels import Series
+from masquerade_lab.reproduce.tasks import Task, one_after_another
 from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]

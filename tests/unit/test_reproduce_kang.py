@@ -15,12 +15,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade.originals import Table
-from masquerade.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_pl, kang_runs
-from masquerade.reproduce.kang_cells import BEST, SHARE, over_u
-from masquerade.reproduce.kang_data import _coordinates, one_hot
-from masquerade.reproduce.kang_found import Found
-from masquerade.reproduce.kang_runs import (
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput
+from masquerade_core.privacy.noise.local_descent import descent_sigma
+from masquerade_core.rng import SimulationRng
+from masquerade_lab.originals import Table
+from masquerade_lab.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_pl, kang_runs
+from masquerade_lab.reproduce.kang_cells import BEST, SHARE, over_u
+from masquerade_lab.reproduce.kang_data import _coordinates, one_hot
+from masquerade_lab.reproduce.kang_found import Found
+from masquerade_lab.reproduce.kang_runs import (
     ETAS,
     Setting,
     Split,
@@ -32,13 +36,9 @@ from masquerade.reproduce.kang_runs import (
     random_sizes,
     sigma,
 )
-from masquerade.reproduce.results import decode, encode
-from masquerade.reproduce.tasks import Task, one_after_another
-from masquerade.reproduce.telling import reference
-from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput
-from masquerade_core.privacy.noise.local_descent import descent_sigma
-from masquerade_core.rng import SimulationRng
+from masquerade_lab.reproduce.results import decode, encode
+from masquerade_lab.reproduce.tasks import Task, one_after_another
+from masquerade_lab.reproduce.telling import reference
 from masquerade_protocols.blocks import local_descent
 from tests import kang_oracle
 from tests.protocol_helpers import make_data

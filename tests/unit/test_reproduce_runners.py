@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from masquerade.cli.progress import told
-from masquerade.reproduce import PAPERS, Figure, Report, Row, drawing, files, reproduce
-from masquerade.reproduce.kept import Kept
-from masquerade.reproduce.panels import Panel, Series
-from masquerade.reproduce.results import decode, encode
-from masquerade.reproduce.runners import Runner, Standing
-from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RunFailed
+from masquerade_lab.commands.progress import told
+from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, drawing, files, reproduce
+from masquerade_lab.reproduce.kept import Kept
+from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.results import decode, encode
+from masquerade_lab.reproduce.runners import Runner, Standing
+from masquerade_lab.reproduce.tasks import Task, one_after_another
 from tests import small_figure
 from tests.face_helpers import Shell
 

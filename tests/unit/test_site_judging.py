@@ -89,15 +89,15 @@ def test_a_study_that_is_allowed_approved_of_and_paid_for_is_ready(site: Site) -
 
 def test_a_study_that_nobody_has_approved_of_waits_and_says_how(site: Site) -> None:
     site.budget().close()
-    site.says(Kind.WAITS, 6, "nobody has approved of this study for p1")
+    site.says(Kind.WAITS, 6, "this study has not been approved for p1")
     error = site.verdict().error
     assert error is not None
     assert f"masquerade approve {site.path} --key {site.root}/site.key --data {site.root}/records.csv" in error.hint
     assert f"--state {site.root}/state" in error.hint
     site.approve()
     assert site.verdict().kind is Kind.READY
-    site.write(("epsilon = 1.0", "epsilon = 0.9"))  # another study, of which nobody has approved
-    site.says(Kind.WAITS, 6, "nobody has approved")
+    site.write(("epsilon = 1.0", "epsilon = 0.9"))  # another study, which nobody has approved
+    site.says(Kind.WAITS, 6, "this study has not been approved")
 
 
 def test_a_query_is_a_data_set_as_well_and_is_shown_to_nobody(site: Site) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from masquerade.codebook import columns_from
 from masquerade.columns import parse_feature, parse_label
-from masquerade.originals import ADULT_COLUMNS
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.study import Feature, Label, Study
+from masquerade_lab.originals import ADULT_COLUMNS
 from tests.adult_helpers import CODEBOOK, adult_place, page_commands
 from tests.face_helpers import Shell
 from tests.pages import Page

@@ -133,7 +133,7 @@ class Judge:
             option = "" if known.state is None else f" --state {shlex.quote(str(known.state))}"
             given = f"{shlex.quote(str(path))} --key {shlex.quote(str(known.key))} --data {data}{option}"
             return RefusedLocally(
-                f"nobody has approved of this study for {site.me}; its fingerprint is {known.facts.fingerprint}",
-                f"read it, and approve of it: masquerade approve {given}",
+                f"this study has not been approved for {site.me}; its fingerprint is {known.facts.fingerprint}",
+                f"read it, and approve it: masquerade approve {given}",
             )
         return None

@@ -137,7 +137,7 @@ def noisy_views(
             rows.row(
                 without_noise(K - honest),
                 honest - 1,
-                f"The privacy target counts on {honest_noise(honest)}. A missing share weakens the proof like one more "
+                f"The privacy target needs {honest_noise(honest)}. A missing share weakens the proof like one more "
                 "party on Charlie's side. A share that is too small counts by its variance. Nobody sees either from "
                 "outside.",
                 "the party that holds the record draws its own share",

@@ -31,7 +31,6 @@ from masquerade_protocols.blocks.layouts import Again, Layout, Vector
 from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
 from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
 from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
-from masquerade_protocols.blocks.tree import tree_sums
 
 __all__ = ["CharlieSums", "PartySums", "set_up", "set_up_charlie"]
 
@@ -98,9 +97,9 @@ async def set_up(seat: Seat, study: Study) -> PartySums:
 
 
 async def set_up_charlie(seat: Seat, study: Study) -> CharlieSums:
-    """Set up Charlie's sums, after the join; or those of a sub-curator, who plays his role for its group."""
-    if has_double_masks(study) and not seat.groups:
+    """Set up Charlie's sums, after the join."""
+    if has_double_masks(study):
         return await DoubleCharlieSums.set_up(seat, study)
     if study.crypto.sum == "masks":
-        return tree_sums(seat, study) if seat.groups else MaskedCharlieSums(seat, study)
+        return MaskedCharlieSums(seat, study)
     return await PaillierCharlieSums.set_up(seat, study)

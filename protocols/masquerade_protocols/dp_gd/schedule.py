@@ -51,7 +51,7 @@ class Parameters(BaseModel):
     """The study's ``[protocol]`` section.
 
     What is "auto", or None here, follows from public numbers: the columns, the privacy target, ``colluders``,
-    ``expected_records`` or the fewest records that there may be, and N. We chose the rules on public and on simulated
+    ``expected_records`` or the minimum of records, and N. We chose the rules on public and on simulated
     records. None of them follows from anybody's private records.
 
     Steps with a number for ``learning_rate`` are plain ones. With "auto" they have Nesterov's momentum, since the

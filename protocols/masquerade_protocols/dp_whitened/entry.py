@@ -37,7 +37,7 @@ def _explain(study: Study) -> Explanation:
 
 
 def _cost(study: Study) -> Cost:
-    """Price a run with the fewest records that there may be."""
+    """Price a run with the minimum of records."""
     plan = public.Plan(study, fewest_to_learn_from(study))
     return price_of_sums(study, [1, *plan.plaintexts()])
 

@@ -71,7 +71,7 @@ def approve(
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Approve of a study: read it in plain words, say yes, and reserve its budget. Nothing is sent."""
+    """Approve a study: read it in plain words, say yes, and reserve its budget. Nothing is sent."""
     from masquerade_party import approve as ask_and_record
 
     del output_format
@@ -89,7 +89,7 @@ def approve(
     given = done.approval
     budget = "its budget is reserved" if done.reserved else "its budget is reserved when the run begins"
     return Outcome(
-        f"{given.who} approved of study {given.study!r} for {given.participant}; {budget}",
+        f"{given.who} approved study {given.study!r} for {given.participant}; {budget}",
         {
             **given.model_dump(),
             "fingerprint": done.study.fingerprint(),

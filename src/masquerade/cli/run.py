@@ -90,7 +90,7 @@ def party(
         bool,
         typer.Option(
             "--approved",
-            help="Ask nothing: a person has approved of exactly this study ('masquerade approve'), and the site's "
+            help="Ask nothing: a person has approved exactly this study ('masquerade approve'), and the site's "
             "policy allows it.",
         ),
     ] = False,

@@ -160,7 +160,7 @@ def diff(
             "new": after.fingerprint(),
             "changes": [change.to_json() for change in found],
         },
-        hint=f"nobody has approved of the new study yet: masquerade approve {new}" if found else "",
+        hint=f"the new study has not been approved yet: masquerade approve {new}" if found else "",
         shown=diff_shown(before, after, found),
     )
 

@@ -18,7 +18,7 @@ LogFileOption = Annotated[
     ),
 ]
 LogLevelOption = Annotated[
-    Level, typer.Option("--log-level", help="The least grave events that logs show. A terminal shows no log.")
+    Level, typer.Option("--log-level", help="Minimum severity of logged events. A terminal shows no log.")
 ]
 MetricsOption = Annotated[
     str | None,
