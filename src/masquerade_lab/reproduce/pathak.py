@@ -6,7 +6,7 @@ of every curve. ``docs/reproduction/pathak-2010.md`` says which part of the figu
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,18 @@ _FALLS = f"A4: {_USEFUL.name}: from one eps to the next"
 _NONE, _INVERSE, _CHANCE = "no noise", "1/eps for eps", "a random classifier"
 _MISTAKES = (HALF, "lambda for Lambda in the noise", "eta/K", "n/K for n_(1)", _INVERSE)
 
-_UNSEEN: dict[str, frozenset[tuple[str, str]]] = {}
+_OTHER = {(one.lam, one.unit): one.name for one in _OTHERS}
+_UNSEEN: dict[str, frozenset[tuple[str, str]]] = {
+    _SPLIT: frozenset({("10% minus 15%, eps = 0.5", "lambda for Lambda in the noise")}),
+    _USEFUL.name: frozenset({("w* + eta, eps = 1", HALF)}),
+    _OTHER[0.01, False]: frozenset({("w* + eta, eps = 5", HALF)}),
+    _OTHER[1.0, False]: frozenset(
+        product(("even, eps = 0.01", "15%, eps = 0.01", "10%, eps = 0.02"), (_NONE, HALF)),
+    ),
+    _OTHER[1.0, True]: frozenset(
+        product(("w* + eta, eps = 0.005", "even, eps = 0.02", "10%, eps = 0.1"), (_NONE, HALF)),
+    ),
+}
 """By table, the quantities and the mistakes that they cannot show: too little noise, or too few draws."""
 
 _CLEAR = (
@@ -145,7 +156,7 @@ def _plain_rows(quiet: dict[Setting, _Alone]) -> list[Row]:
     rows = []
     for setting in (*_OTHERS[1:], _USEFUL, _OTHERS[0]):
         (error, positive, wrong, _), trivial = quiet[setting], setting.lam == _TRIVIAL
-        band = round(_W_STAR[setting.lam] - _FEW, 6), round(_W_STAR[setting.lam] + _FEW, 6)
+        band = _about_w_star(setting)
         rows.append(Row(_PLAIN, f"{setting.name}: error", error, None, *band))
         mistake = f"{setting.name}, lambda for Lambda"
         if trivial:
@@ -154,6 +165,10 @@ def _plain_rows(quiet: dict[Setting, _Alone]) -> list[Row]:
         else:
             rows.append(Row(_PLAIN, mistake, wrong, None, *band, broken=True))
     return rows
+
+
+def _about_w_star(setting: Setting) -> tuple[float, float]:
+    return round(_W_STAR[setting.lam] - _FEW, 6), round(_W_STAR[setting.lam] + _FEW, 6)
 
 
 def _told(
@@ -211,8 +226,12 @@ def _curve_rows(setting: Setting, errors: _Errors) -> list[Row]:
     for curve in CURVES:
         for eps in setting.epsilons:
             name = f"{curve}, eps = {eps:g}"
+            found = mean_and_error(errors[curve, eps])
             if (setting, eps) == (_USEFUL, _EPS):
-                rows.append(Row(setting.name, name, *mean_and_error(errors[curve, eps]), note="its band: A3"))
+                rows.append(Row(setting.name, name, *found, note="its band: A3"))
+            elif setting.lam == _TRIVIAL and reference("pathak-2010 2", f"{setting.name}, {name}") is None:
+                said = "noise cannot be seen here: without it the error is the same"
+                rows.append(Row(setting.name, name, *found, *_about_w_star(setting), note=said))
             else:
                 mistakes = _variants(errors, curve, eps)
                 kept = {mistake: mistakes[mistake] for mistake in (_NONE, HALF)}
