@@ -67,7 +67,7 @@ BESIDE: dict[str, list[tuple[str, ...]]] = {
             for pair in ("15% minus even", "10% minus 15%")
         ),
         *(
-            ("error drops with eps for all splits, faster for the even one", _ALONG, f"{split}, eps = 0.1 minus 0.2")
+            ("error drops with eps for all splits, faster for the even one", _ALONG, f"{split}, eps = 0.05 minus 0.1")
             for split in ("even", "15%", "10%")
         ),
         *(
@@ -214,14 +214,18 @@ def caught(rows: Iterable[Row]) -> str:
     for right, *variants in quantities:
         seen = [_mistake(right, row) for row in variants if row.broken]
         powers = [row.power for row in variants if row.power is not None]
-        least = f" (power {min(powers):.3f} or more)" if powers else ""
+        least = f" (power {_power(min(powers))})" if powers else ""
         hidden = [f"{_mistake(right, row)} ({row.note.rpartition('power ')[2]})" for row in variants if not row.broken]
         verdict = "" if right.holds else f" {right.verdict}"
         lines.append(
             f"| {_cell(right.name)} | {right.shown} | {right.shown_error} | {right.band}{verdict} "
-            f"| {', '.join(seen)}{least} | {', '.join(hidden)} |"
+            f"| {'; '.join(seen)}{least} | {'; '.join(hidden)} |"
         )
     return "\n".join(lines)
+
+
+def _power(least: float) -> str:
+    return "1.000" if least == 1 else f"{least:.3f} or more"
 
 
 def _mistake(right: Row, row: Row) -> str:

@@ -238,9 +238,18 @@ def test_the_classifier_of_all_records_is_that_of_another_program(report: Report
 
 def test_rows_without_a_band_show_every_curve(report: Report) -> None:
     shown = [row for row in report.rows if not row.banded]
-    # In the useful setting all but A3's four have bands; in the others nothing has a reference here.
-    assert len(shown) == (4 + 3) + 2 * (4 * 1 + 3) + 1
+    # In the useful setting all but A3's four have bands; in the second nothing has a reference here.
+    assert len(shown) == (4 + 3) + (4 + 3) + 3 + 1
     assert all(0 < row.value < 1 for row in shown)
+
+
+def test_where_noise_cannot_be_seen_a_row_says_so_and_is_held_to_the_classifier_without_noise(report: Report) -> None:
+    rows = [row for row in report.rows if row.note.startswith("noise cannot be seen here")]
+    assert [(row.table, row.name) for row in rows] == [
+        ("lambda = 40, unit rows", f"{curve}, eps = 1") for curve in CURVES
+    ]
+    quiet = next(row for row in report.rows if row.name == "lambda = 40, unit rows: error")
+    assert {(row.low, row.high) for row in rows} == {(quiet.low, quiet.high)}
 
 
 def test_what_a_quantity_cannot_show_is_said_and_not_checked(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Rajkumar and Agarwal 2012, figure 2: the methods of figure 1 on 569 records of breast cancer.
 
 At the paper's epsilons every private classifier errs more often than the rule that gives everybody the more frequent
-label. GOP and PSGD are a little better than a random classifier there, and local aggregation is not. So the figure says
-next to nothing about the methods. ``docs/reproduction/rajkumar-2012.md`` says what a useful
+label. GOP and PSGD are a little better than a random classifier there, and local aggregation hardly is. So the figure
+says next to nothing about the methods. ``docs/reproduction/rajkumar-2012.md`` says what a useful
 curve would need.
 """
 
@@ -41,7 +41,7 @@ _MAJORITY_BAND = (0.372, 0.374)
 
 _MAJORITY = "The rule that gives everybody the more frequent label"
 _AT = "Errors at eps = {}"
-_AGGREGATION = "Errors of local aggregation at eps = {}: a random classifier's"
+_AGGREGATION = "Errors of local aggregation at eps = {}"
 _DIVIDED = "Local aggregation, noise / K, the average's own sensitivity"
 _LAMBDAS = "What the paper leaves open: lambda"
 
