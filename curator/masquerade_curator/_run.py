@@ -11,12 +11,14 @@ from masquerade_core.model import Model, error_on
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_curator.options import CuratorOptions
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.driver import run_role
 from masquerade_host.journal import FINISHED
 from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.program import Program
+from masquerade_host.reporting import Reporting, reporting
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.run_files import holds_result
 from masquerade_host.stats import Observer, quiet
@@ -25,7 +27,7 @@ from masquerade_protocols import protocol_of
 from masquerade_protocols.blame import check_evidence
 from masquerade_protocols.rehearsing import rehearsed
 
-__all__ = ["run"]
+__all__ = ["run", "run_with"]
 
 _LIVE = 1_000_000  # numbers in a test set; the objective of a larger one is computed only after the run
 
@@ -57,6 +59,28 @@ class _Curve:
         if w:
             value = objective_at(w, self._tests, self._study)
             self._observe("objective", done=done, total=fields["total"], message=f"{value:.6g}")
+
+
+def run_with(options: CuratorOptions, *, show: Observer | None = None) -> Path:
+    """Do what :func:`run` does with the options of a command, and report it as these want it.
+
+    Parameters
+    ----------
+    options : CuratorOptions
+    show : Observer, optional
+        Is told what happens in place of stderr.
+    """
+    with reporting(Reporting(options.log_file, options.log_level, options.metrics), show=show) as observe:
+        return run(
+            options.study,
+            options.key,
+            out=options.out,
+            test=options.test,
+            listen=options.listen,
+            state=options.state,
+            journal=not options.no_journal,
+            observe=observe,
+        )
 
 
 def run(

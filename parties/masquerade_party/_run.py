@@ -26,6 +26,7 @@ from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
 from masquerade_host.program import Program
 from masquerade_host.proxy import Proxy
+from masquerade_host.reporting import Reporting, reporting
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.run_files import holds_result
 from masquerade_host.state import state_folder
@@ -34,11 +35,39 @@ from masquerade_party._approval import ask, in_words
 from masquerade_party._attempt import LedgerAttempt
 from masquerade_party._records import read_records, says_the_same, sizes_of, tell_the_owner
 from masquerade_party._site import Site, budget_in_words, code_of, expect_same_code, login_name
+from masquerade_party.options import PartyOptions
 from masquerade_protocols import Protocol, protocol_of
 from masquerade_protocols.blame import check_evidence
 from masquerade_protocols.rehearsing import rehearsed
 
-__all__ = ["run"]
+__all__ = ["run", "run_with"]
+
+
+def run_with(options: PartyOptions, *, show: Observer | None = None) -> Path:
+    """Do what :func:`run` does with the options of a command, and report it as these want it.
+
+    Parameters
+    ----------
+    options : PartyOptions
+    show : Observer, optional
+        Is told what happens in place of stderr.
+    """
+    with reporting(Reporting(options.log_file, options.log_level, options.metrics), show=show) as observe:
+        return run(
+            options.study,
+            options.data,
+            options.key,
+            classifier=options.classifier,
+            out=options.out,
+            state=options.state,
+            population=options.population,
+            approved=options.approved,
+            proxy=options.proxy,
+            journal=not options.no_journal,
+            stream=options.stream,
+            dask=options.dask,
+            observe=observe,
+        )
 
 
 def run(

@@ -46,18 +46,20 @@ class Entries(Mapping[str, Protocol]):
 
     Parameters
     ----------
+    package : str
+        The package in which all of them are.
     places : mapping of str to str
-        Where each is: ``folder.entry:NAME``, below this package.
+        Where each is: ``folder.entry:NAME``, below the package.
     """
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
+    def __init__(self, package: str, places: Mapping[str, str]) -> None:
+        self._package, self._places = package, dict(places)
         self._made: dict[str, Protocol] = {}
 
     def __getitem__(self, name: str) -> Protocol:
         if name not in self._made:
             module, _, attribute = self._places[name].partition(":")
-            self._made[name] = _complete(getattr(import_module(f"masquerade_protocols.{module}"), attribute))
+            self._made[name] = _complete(getattr(import_module(f"{self._package}.{module}"), attribute))
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
@@ -77,7 +79,7 @@ class Entries(Mapping[str, Protocol]):
         self._places[entry.name], self._made[entry.name] = "", entry
 
 
-PROTOCOLS = Entries({
+PROTOCOLS = Entries("masquerade_protocols", {
     "dp-whitened": "dp_whitened.entry:DP_WHITENED",
     "dp-gd": "dp_gd.entry:DP_GD",
     "local-aggregation": "local_aggregation.entry:LOCAL_AGGREGATION",
@@ -92,10 +94,10 @@ PROTOCOLS = Entries({
 })  # fmt: skip
 """The entries with a conversation that learn a model, by name."""
 
-MEASUREMENTS = Entries({"evaluation": "evaluation.entry:EVALUATION"})
+MEASUREMENTS = Entries("masquerade_protocols", {"evaluation": "evaluation.entry:EVALUATION"})
 """The entries with a conversation that measure a model, by name."""
 
-BASELINES = Entries({
+BASELINES = Entries("masquerade_lab", {
     "gop": "baselines.entry:GOP",
     "central-dp": "baselines.entry:CENTRAL_DP",
     "pooled": "baselines.entry:POOLED",
@@ -103,7 +105,10 @@ BASELINES = Entries({
     "batch": "baselines.entry:BATCH",
     "average": "baselines.entry:AVERAGE",
 })  # fmt: skip
-"""The entries without a conversation, by name."""
+"""The entries without a conversation, by name.
+
+They are in the laboratory, above this floor: nothing here imports them, and no process of a run asks for one.
+"""
 
 
 _OURS = frozenset({*PROTOCOLS, *MEASUREMENTS, *BASELINES})
@@ -216,7 +221,7 @@ def protocol_of(study: Study) -> Protocol:
         See :func:`entry_of`; or the study names a baseline.
     """
     name = study.study.protocol
-    if entry_named(name).baseline:
+    if name in BASELINES or entry_named(name).baseline:  # the first of the two loads nothing
         raise BadInput(
             f"[study] protocol is {name!r}, a baseline, and a baseline has no conversation: one process holds "
             "everybody's records",

@@ -32,7 +32,7 @@ from masquerade_lab.audit.power import enough_runs, fraction, least_separation, 
 from masquerade_lab.audit.proofs import joint_scores
 from masquerade_lab.audit.source import Source
 from masquerade_lab.audit.study import ERROR, RUNGS, audit_study, check_runs, runs_enough
-from masquerade_protocols.baselines import gop
+from masquerade_lab.baselines import gop
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation.public import joint_noise_of

@@ -167,6 +167,16 @@ def test_evidence_clears_charlie_or_names_him(
     assert said in answer["message"]
 
 
+def test_without_his_own_file_nothing_shows_that_charlie_told_what_the_lead_opened(tmp_path: Path, capsys: Any) -> None:
+    world = _world("paillier")
+    files = _run(world, tmp_path, _garbage)
+    _, answer = _blamed(world, tmp_path, files, capsys)
+    assert CHARLIE not in answer["data"]["suspects"]
+    _, answer = _blamed(world, tmp_path, {name: file for name, file in files.items() if name != CHARLIE}, capsys)
+    assert answer["data"]["culprit"] is None
+    assert CHARLIE in answer["data"]["suspects"]
+
+
 @pytest.mark.parametrize("change", [_garbage, _forged_sum])
 def test_under_double_masks_evidence_proves_nobodys_fault(change: Change, tmp_path: Path, capsys: Any) -> None:
     """Shares are in boxes: a false one spoils a sum like a false contribution, or a false sum."""

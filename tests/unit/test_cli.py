@@ -18,8 +18,8 @@ from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation, Reported
 from masquerade_core.study import Feature, Label, Study
+from masquerade_lab.baselines.average import average_rate
 from masquerade_protocols import BASELINES, PROTOCOLS
-from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.voting import public as voting
 from tests.face_helpers import Shell, records, small_study, write_csv

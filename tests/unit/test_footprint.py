@@ -90,6 +90,29 @@ def test_the_laboratory_is_loaded_by_its_own_commands_alone(command: str) -> Non
     assert bool(_laboratory(loaded(command, "--help"))) is (command in {"reproduce", "audit"})
 
 
+_REFUSED = """
+import sys
+from masquerade_core.data.auxiliary import load_study
+from masquerade_core.errors import BadInput
+from masquerade_protocols import entry_named, protocol_of
+
+study, _ = load_study(sys.argv[1], in_memory=True)
+try:
+    protocol_of(study)
+except BadInput as error:
+    print("a baseline has no conversation" in str(error), "masquerade_lab" in sys.modules)
+entry_named(study.study.protocol)
+print("masquerade_lab" in sys.modules)
+"""
+
+
+def test_a_process_of_a_run_refuses_a_baseline_before_it_loads_one(place: Path) -> None:
+    study = place / "baseline.toml"
+    study.write_text((place / "study.toml").read_text().replace('protocol = "dp-whitened"', 'protocol = "pooled"'))
+    done = subprocess.run([sys.executable, "-c", _REFUSED, str(study)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "True"]
+
+
 def _laboratory(modules: set[str]) -> set[str]:
     return {name for name in modules if name.split(".")[0] == "masquerade_lab"}
 

@@ -146,6 +146,14 @@ def test_code_that_fails_is_a_sentence(tmp_path: Path) -> None:
         assert "wished-code 1" in said.stderr
 
 
+def test_an_entry_of_another_name_than_it_is_installed_under_is_refused(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    text = (place.site / "wished.py").read_text()
+    (place.site / "wished.py").write_text(text.replace('name="wished"', 'name="another"'))
+    said = place("study", "check", "other.toml", code=4)
+    assert "wished-code 1" in said.stderr
+
+
 def test_every_entry_stands_under_its_own_name_and_kind() -> None:
     for known, baseline, measures in ((PROTOCOLS, False, False), (MEASUREMENTS, False, True), (BASELINES, True, False)):
         assert isinstance(known, Entries)

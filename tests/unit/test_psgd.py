@@ -22,8 +22,8 @@ from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_lab.baselines.gop import gop_minimiser
 from masquerade_protocols import protocol_of
-from masquerade_protocols.baselines.gop import gop_minimiser
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.layouts import as_packing

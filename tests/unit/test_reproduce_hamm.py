@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
+from masquerade_lab.baselines.average import average_rate
 from masquerade_lab.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
 from masquerade_lab.reproduce.hamm_runs import (
     accuracies,
@@ -31,7 +32,6 @@ from masquerade_lab.reproduce.hamm_runs import (
 )
 from masquerade_lab.reproduce.panels import Series
 from masquerade_lab.reproduce.tasks import Task, one_after_another
-from masquerade_protocols.baselines.average import average_rate
 from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]

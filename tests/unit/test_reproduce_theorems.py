@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 
 from masquerade.console import literal_console
 from masquerade_core.data.schema import Dataset
+from masquerade_lab.baselines.gop import gop_minimiser
 from masquerade_lab.commands.reproduce import _theorems
 from masquerade_lab.reproduce import (
     Report,
@@ -26,7 +27,6 @@ from masquerade_lab.reproduce.files import numbers_csv
 from masquerade_lab.reproduce.kang_runs import Setting
 from masquerade_lab.reproduce.measured import Measured
 from masquerade_lab.reproduce.pathak_runs import Records
-from masquerade_protocols.baselines.gop import gop_minimiser
 
 _Array = NDArray[np.float64]
 

@@ -199,6 +199,11 @@ def test_beats_that_cross_the_roster_are_in_order(wired: Wired) -> None:
     assert wired.answers["p1"] == wired.answers[CHARLIE]
 
 
+def test_a_party_reports_once_that_it_is_connected(wired: Wired) -> None:
+    wired.join()
+    assert wired.seen("p1").count("connected") == 1
+
+
 def test_a_party_says_hello_again_until_it_is_answered_and_then_no_more(wired: Wired) -> None:
     wired.tamper = lambda source, _to, data: () if source == CHARLIE else (data,)
     wired.join("p1")

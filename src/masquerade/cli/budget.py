@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from masquerade.cli.approve import StateOption
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade.cli.study import StudyArgument
+from masquerade_host.options import StateOption, StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_host.ledger import Account, Ledger

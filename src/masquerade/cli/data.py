@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade.cli.study import StudyArgument
 from masquerade_core.words import counted
+from masquerade_host.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.data.examining import Examined

@@ -10,17 +10,16 @@ from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.report import AuditOption, PictureOption, audit_of, written
 from masquerade.cli.study_new import new
 from masquerade_core.words import counted
+from masquerade_host.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
 
-__all__ = ["StudyArgument", "app", "parsed", "statement"]
+__all__ = ["app", "parsed", "statement"]
 
 app = typer.Typer(help="Write, check, explain and compare studies: the files that all participants agree on.")
 
 app.command()(new)
-
-StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.", show_default=False)]
 
 
 class ShownAs(StrEnum):

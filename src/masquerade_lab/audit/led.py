@@ -25,7 +25,7 @@ from masquerade_core.study import Study
 from masquerade_lab.audit.audit import Audit
 from masquerade_lab.audit.canary import proof, proven
 from masquerade_lab.audit.source import Source
-from masquerade_protocols.baselines import gop
+from masquerade_lab.baselines import gop
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.weighted_dp import public as weighted_dp
 

@@ -92,7 +92,10 @@ class Row:
     def band(self) -> str:
         """The band in words."""
         if self.low is not None and self.high is not None:
-            return f"{_short(self.low)} to {_short(self.high)}"
+            low, high = _short(self.low), _short(self.high)
+            if low == high and self.low < self.high:  # too narrow for four digits
+                low, high = f"{self.low:.3g}", f"{self.high:.3g}"
+            return f"{low} to {high}"
         if self.low is not None:
             return f">= {_short(self.low)}"
         return "" if self.high is None else f"<= {_short(self.high)}"

@@ -1,5 +1,6 @@
 """The noise of the protocol's own accesses, as its training draws it: variances and correlations."""
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = ["fresh_noise", "kept_noise"]
 _ALPHA = 10
 _RECORDS = 1000
 _BATCH = 100
+_SETS = 2
 
 _Array = NDArray[np.float64]
 
@@ -33,36 +35,55 @@ def _accessed(seed: int, epochs: int, *, once: bool) -> _Array:
     return noise
 
 
-def fresh_noise(seed: int, epochs: int) -> dict[str, float]:
-    """Return what E4 asks of noise that is new at every access, and what it would be for broken samplers."""
+def fresh_noise(seed: int, epochs: int) -> dict[str, _Array]:
+    """Return what E4 asks of noise that is new at every access, and what it would be for broken samplers.
+
+    Returns
+    -------
+    dict of ndarray, shape (sets,)
+        A set is half of the epochs.
+    """
     noise = _accessed(seed, epochs, once=False)
-    low, high = _diagonal(noise)
+    sets = np.split(noise, _SETS)
+    variances = np.array([one.reshape(-1, D).var(axis=0) * _ALPHA**2 for one in sets])
+    scalar = [np.repeat(one[..., :1], D, axis=-1) for one in sets]
+    one_sign = [np.abs(one) * np.sign(one[..., :1]) for one in sets]
     return {
-        "low": low,
-        "high": high,
-        "coordinates": _off_diagonal(noise),
-        "accesses": _pairs(noise),
-        "scalar": _off_diagonal(np.repeat(noise[..., :1], D, axis=-1)),
-        "one sign": _off_diagonal(np.abs(noise) * np.sign(noise[..., :1])),
+        "low": variances.min(axis=1),
+        "high": variances.max(axis=1),
+        "coordinates": _each(_apart, sets),
+        "accesses": _each(_pairs, sets),
+        "scalar": _each(_apart, scalar),
+        "one sign": _each(_apart, one_sign),
+        "difference": _each(_difference, sets),
     }
 
 
-def kept_noise(seed: int) -> dict[str, float]:
-    """Return how two accesses of noise that a record keeps differ, and how they are correlated."""
-    noise = _accessed(seed, 2, once=True)
-    return {"difference": float(np.abs(noise[0] - noise[1]).max()), "accesses": _pairs(noise)}
+def kept_noise(seed: int) -> dict[str, _Array]:
+    """Return how two accesses of noise that a record keeps differ, and how they are correlated.
+
+    Returns
+    -------
+    dict of ndarray, shape (sets,)
+        A set is half of the records.
+    """
+    sets = np.split(_accessed(seed, 2, once=True), _SETS, axis=1)
+    return {"difference": _each(_difference, sets), "accesses": _each(_pairs, sets)}
 
 
-def _diagonal(noise: _Array) -> tuple[float, float]:
-    """Return the smallest and the largest variance of a coordinate, times alpha^2."""
-    variances = noise.reshape(-1, D).var(axis=0) * _ALPHA**2
-    return float(variances.min()), float(variances.max())
+def _each(of: Callable[[_Array], float], sets: Sequence[_Array]) -> _Array:
+    return np.array([of(one) for one in sets])
 
 
-def _off_diagonal(noise: _Array) -> float:
-    """Return the largest correlation of two coordinates, with its sign."""
-    correlations = np.asarray(np.corrcoef(noise.reshape(-1, D).T))[~np.eye(D, dtype=bool)]
-    return float(correlations[np.abs(correlations).argmax()])
+def _difference(noise: _Array) -> float:
+    """Return the largest difference between the first two accesses of a record."""
+    return float(np.abs(noise[0] - noise[1]).max())
+
+
+def _apart(noise: _Array) -> float:
+    """Return the largest correlation of two coordinates, without its sign."""
+    correlations = np.asarray(np.corrcoef(noise.reshape(-1, D).T))
+    return float(np.abs(correlations[~np.eye(D, dtype=bool)]).max())
 
 
 def _pairs(noise: _Array) -> float:

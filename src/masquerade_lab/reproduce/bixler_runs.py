@@ -111,7 +111,9 @@ class Descents:
     losses: _Array
 
 
-def descend(sample: Sample, columns: Sequence[Column] | None, seed: str, *, kept: bool = False) -> Descents:
+def descend(
+    sample: Sample, columns: Sequence[Column] | None, seed: str, *, kept: bool = False, step: float = STEP
+) -> Descents:
     """Run equation (8) with examples drawn uniformly, in the same order for all columns of a run.
 
     Parameters
@@ -123,6 +125,7 @@ def descend(sample: Sample, columns: Sequence[Column] | None, seed: str, *, kept
     kept : bool
         Whether noise that records keep is drawn, even if no column needs it. The noise after it is then the same as
         that beside such columns.
+    step : float
     """
     R, C = len(sample.start), 1 if columns is None else len(columns)
     runs, rng, order = np.arange(R), SimulationRng(seed, "noise"), SimulationRng(seed, "order")
@@ -136,7 +139,7 @@ def descend(sample: Sample, columns: Sequence[Column] | None, seed: str, *, kept
         margins = y * np.einsum("crd,crd->cr", noisy, w)
         gradient = -(expit(-margins) * y)[..., None] * noisy
         iterations[(iterations == CAP) & (np.linalg.norm(gradient, axis=-1) < TOLERANCE)] = t
-        w = w - STEP * gradient
+        w = w - step * gradient
         if t in CHECKPOINTS:
             weights.append(w)
             losses.append(_loss(sample, w))

@@ -18,8 +18,8 @@ from masquerade_lab.reproduce.kang_data import LARGE, SMALL
 from masquerade_lab.reproduce.kang_runs import (
     Setting,
     Split,
+    Together,
     accuracies,
-    gathered_descent,
     local_descents,
     losses,
     party_sizes,
@@ -58,6 +58,7 @@ def over_u(
     seed: str,
     *,
     alone: bool = True,
+    half: bool = False,
     single: bool = False,
 ) -> Cells:
     """Descend for some partitions and some u; a partition's order and normals are the same for every u.
@@ -70,6 +71,8 @@ def over_u(
         How many draws of the noise; with 0 there is no noise.
     alone : bool
         Whether to descend on all records together too, with the first u. That does not depend on u.
+    half : bool
+        Whether to descend with half of the noise too: "W half" and the like.
     single : bool
         Whether to compute in single precision.
 
@@ -80,7 +83,7 @@ def over_u(
         by which noise of n records changes a coordinate of an average at the first learning rate.
     """
     data = records if isinstance(records, Dataset) else stored(*records)
-    return joined([_one_u(data, setting, us, number, draws, seed, alone, single) for number in numbers])
+    return joined([_one_u(data, setting, us, number, draws, seed, alone, half, single) for number in numbers])
 
 
 def _one_u(
@@ -91,6 +94,7 @@ def _one_u(
     draws: int,
     seed: str,
     alone: bool,
+    half: bool,
     single: bool,
 ) -> Cells:
     found: Cells = {SHARE: _share(records)}
@@ -98,25 +102,33 @@ def _one_u(
         rng = SimulationRng(seed, f"partition {number}")
         split = Split.of(records, rng)
         n, sizes = len(split.Z), party_sizes(len(split.Z), setting.m, u)
-        at = (np.full(setting.m, float(n)), np.full(setting.m, float(setting.m * sizes.min())), sizes.astype(float))
+        at = [np.full(setting.m, float(n)), np.full(setting.m, float(setting.m * sizes.min())), sizes.astype(float)]
         sds = np.array([[sigma(setting, k) for k in row] for row in at])
-        parts = np.split(split.Z, np.cumsum(sizes)[:-1])
-        theta = local_descents(parts, sds, setting.rounds, draws, rng, single=single)
+        parts, times = np.split(split.Z, np.cumsum(sizes)[:-1]), np.array([1.0, 0.5] if half else [1.0])
+        together = [Together(sds[1, 0] * times, SimulationRng(seed, f"partition {number}, u = {u}, gathered"))]
+        if alone and u == us[0]:
+            own = SimulationRng(seed, f"partition {number}, together")
+            together.append(Together(sds[0, 0] * times, own, by_size=True))
+        local = np.concatenate([sds, sds[:1] / 2]) if half else sds
+        theta, common = local_descents(parts, local, setting.rounds, draws, rng, together, single=single)
         weighted, plain = _averaged(theta, sizes)
-        noises = {"": 0, "m n_min": 1, "n_j": 2}
-        _note(found, split, f", u = {u}", weighted, {"W": noises[""], "W own": noises["n_j"]}, draws)
-        _note(found, split, f", u = {u}", plain, {"U": noises[""], "U min": noises["m n_min"]}, draws)
-        gathered = SimulationRng(seed, f"partition {number}, u = {u}, gathered")
-        J = gathered_descent(parts, sds[1, :1], setting.rounds, draws, gathered, single=single)
-        _note(found, split, f", u = {u}", _columns(J), {"J": 0}, draws)
+        halves = {"W half": 3} if half else {}
+        _note(found, split, f", u = {u}", weighted, {"W": 0, "W own": 2} | halves, draws)
+        _note(found, split, f", u = {u}", plain, {"U": 0, "U min": 1}, draws)
+        for method, columns in zip("JC", common, strict=False):
+            _note(
+                found,
+                split,
+                f", u = {u}",
+                _columns(columns),
+                {method: 0} | ({f"{method} half": 1} if half else {}),
+                draws,
+            )
         if draws:
             for method, average in (("W", weighted), ("U", plain)):
                 moved = average[0, 1 : 1 + draws] - average[0, :1]
                 found[f"squares {method}, u = {u}"] = np.array([np.mean(moved**2)])
         if alone and u == us[0]:
-            sd = np.array([[sigma(setting, n)]])
-            together = local_descents([split.Z], sd, setting.rounds, draws, rng, single=single)
-            _note(found, split, f", u = {u}", _columns(together[0]), {"C": 0}, draws)
             found[BEST] = _least(split)
     return found
 
@@ -157,11 +169,9 @@ def over_epsilon(
         each = [replace(setting, epsilon=epsilon) for epsilon in epsilons]
         sds = np.array([[sigma(one, k) for k in row] for one in each for row in at])
         parts = np.split(split.Z, np.cumsum(sizes)[:-1])
-        theta = local_descents(parts, sds, setting.rounds, draws, rng, single=True)
-        weighted, plain = _averaged(theta, sizes)
-        few = sds[1 :: len(at), 0]
-        gathered = SimulationRng(seed, f"partition {number}, m = {setting.m}, gathered")
-        J = _columns(gathered_descent(parts, few, setting.rounds, draws, gathered, single=True))
+        few = Together(sds[1 :: len(at), 0], SimulationRng(seed, f"partition {number}, m = {setting.m}, gathered"))
+        theta, (common,) = local_descents(parts, sds, setting.rounds, draws, rng, [few], single=True)
+        weighted, plain, J = *_averaged(theta, sizes), _columns(common)
         cell: Cells = {}
         for i, epsilon in enumerate(epsilons):
             first, after = i * len(at), f", eps = {epsilon:g}"
@@ -189,7 +199,8 @@ def central(
         split = Split.of(records, SimulationRng(seed, f"partition {number}"))
         rng = SimulationRng(seed, f"partition {number}, together")
         sds = np.array([[sigma(replace(setting, epsilon=epsilon), len(split.Z))] for epsilon in epsilons])
-        columns = _columns(local_descents([split.Z], sds, setting.rounds, draws, rng, single=True)[0])
+        theta, _ = local_descents([split.Z], sds, setting.rounds, draws, rng, single=True)
+        columns = _columns(theta[0])
         cell: Cells = {SHARE: _share(records), BEST: _least(split)}
         for i, epsilon in enumerate(epsilons):
             _note(cell, split, f", eps = {epsilon:g}", columns, {"C": i}, draws)

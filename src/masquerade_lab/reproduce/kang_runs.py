@@ -8,13 +8,13 @@ sampler would be too slow. Box and Muller's method makes them from a seed's bits
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.crypto.shares import random_permutation
 from masquerade_core.data.schema import Dataset
-from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.rng import Rng
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "LEAST_PART",
     "Setting",
     "Split",
+    "Together",
     "accuracies",
-    "gathered_descent",
     "local_descents",
     "losses",
     "normals",
@@ -112,17 +112,38 @@ def random_sizes(n: int, m: int, rng: Rng) -> NDArray[np.int64]:
     return np.sort(np.diff([0, *cuts, rest]) + least)
 
 
+@dataclass(frozen=True)
+class Together:
+    """A descent of all parties at one theta, with one noise a round.
+
+    Parameters
+    ----------
+    sds : ndarray, shape (Q,)
+        Standard deviations of Q noises.
+    rng : Rng
+        Where its normals come from.
+    by_size : bool
+        Whether the gradient is the mean over all records; if not, the plain average of the parties' means.
+    """
+
+    sds: _Array
+    rng: Rng
+    by_size: bool = False
+
+
 def local_descents(
     parts: Sequence[_Array],
     sds: _Array,
     rounds: int,
     draws: int,
     rng: Rng,
+    together: Sequence[Together] = (),
     *,
     single: bool = False,
-    weights: Sequence[_Array] | None = None,
-) -> _Floats:
+) -> tuple[_Floats, list[_Floats]]:
     """Descend on every party's objective: without noise and with each noise, at each learning rate.
+
+    Descents of all parties together go along, since the records are read once a round for all of them.
 
     Parameters
     ----------
@@ -134,76 +155,75 @@ def local_descents(
         T.
     draws : int
         How many draws of the normals.
+    together : sequence of Together
     single : bool
-        Whether to compute in single precision, four times as fast. The normals are the same ones, rounded.
-    weights : sequence of ndarray, shape (n_j,), optional
-        What each record's gradient counts in its party's; 1/n_j if not given.
+        Whether to compute in single precision, which is faster. The normals are the same ones, rounded.
 
     Returns
     -------
     ndarray, shape (m, d, etas, 1 + Q draws)
         theta_T; the first column is without noise.
-    """
-    d, columns = parts[0].shape[1], 1 + len(sds) * draws
-    kind = np.float32 if single else np.float64
-    etas = np.array(ETAS, dtype=kind)[:, None]
-    theta = np.zeros((len(parts), d, len(ETAS), columns), dtype=kind)
-    blocks = _groups(parts) if weights is None and not single else _counted(parts, weights, kind)
-    noise = np.zeros((len(parts), d, 1, columns), dtype=kind)
-    for _ in range(rounds):
-        if draws:
-            z = normals(rng, len(parts) * d * draws).reshape(len(parts), d, draws)
-            scaled = z[:, :, None, :] * sds.T[:, None, :, None]
-            noise[..., 1:] = scaled.reshape(len(parts), d, 1, -1)
-        gradient = np.zeros_like(theta)
-        for block in blocks:
-            margins = block.Z @ theta[block.at].reshape(len(block.Z), d, -1)
-            slopes = _single_slopes(margins) if single else LOGISTIC.derivative(np.asarray(margins, dtype=np.float64))
-            sums = block.mean @ slopes
-            added = sums if block.n is None else sums / block.n
-            gradient[block.at] += added.reshape(len(block.Z), d, len(ETAS), columns)
-        gradient += noise
-        gradient *= etas
-        theta -= gradient
-    return theta
-
-
-def gathered_descent(
-    parts: Sequence[_Array], sds: _Array, rounds: int, draws: int, rng: Rng, *, single: bool = False
-) -> _Floats:
-    """Descend by gradient perturbation as Jayaraman et al. do: all parties at one theta, with one noise a round.
-
-    In each round, every party computes the mean gradient of its own records at the common theta. The step goes along
-    the plain average of these means, with one noise on it.
-
-    Parameters
-    ----------
-    sds : ndarray, shape (Q,)
-        Standard deviations of Q noises.
-
-    Returns
-    -------
-    ndarray, shape (d, etas, 1 + Q draws)
-        theta_T; the first column is without noise.
+    list of ndarray, shape (d, etas, 1 + Q draws)
+        The same of each descent together.
 
     References
     ----------
-    Jayaraman, Wang, Evans and Gu 2018, "Distributed Learning without Distress", gradient perturbation. Kang et al.
-    give its noise in their table 1: that of m n_(1) records.
+    Jayaraman, Wang, Evans and Gu 2018, "Distributed Learning without Distress", gradient perturbation: a descent
+    together, not by size. Kang et al. give its noise in their table 1: that of m n_(1) records.
     """
-    weights = np.concatenate([np.full(len(part), 1 / (len(parts) * len(part))) for part in parts])
-    together = local_descents(
-        [np.concatenate(parts)], sds[:, None], rounds, draws, rng, single=single, weights=[weights]
-    )
-    return np.asarray(together[0])
+    m, d = len(parts), parts[0].shape[1]
+    kind = np.float32 if single else np.float64
+    sizes = np.array([len(part) for part in parts])
+    noises = [_Noise(rng, sds, (m, d), draws, kind)]
+    noises += [_Noise(one.rng, one.sds[:, None], (1, d), draws, kind) for one in together]
+    weights = [np.full(m, 1 / sizes.sum()) if one.by_size else 1 / (m * sizes) for one in together]
+    ends = np.cumsum([0, *(len(ETAS) * noise.columns for noise in noises)])
+    theta = np.zeros((m, d, ends[-1]), dtype=kind)
+    each = [theta[:, :, start:end] for start, end in pairwise(ends)]
+    etas = np.array(ETAS, dtype=kind)[:, None]
+    blocks = _blocks(parts, kind)
+    for _ in range(rounds):
+        sums = np.zeros_like(theta)
+        for block in blocks:
+            sums[block.at] += block.sums(theta[block.at])
+        means = [sums[:, :, : ends[1]] / sizes[:, None, None].astype(kind)]
+        for share, start, end in zip(weights, ends[1:], ends[2:], strict=False):
+            means.append(np.tensordot(share.astype(kind), sums[:, :, start:end], 1)[None])
+        for at, mean, noise in zip(each, means, noises, strict=True):
+            gradient = mean.reshape(len(mean), d, len(ETAS), noise.columns)
+            noise.add(gradient)
+            gradient *= etas
+            np.subtract(at, gradient.reshape(mean.shape), out=at)
+    shaped = [at.reshape(m, d, len(ETAS), noise.columns) for at, noise in zip(each, noises, strict=True)]
+    return shaped[0], [values[0] for values in shaped[1:]]
 
 
-def _single_slopes(margins: _Floats) -> _Floats:
-    """Return -1/(1 + e^m) in the place of m, the slope of the logistic loss. An infinite e^m gives 0."""
-    with np.errstate(over="ignore"):
-        np.exp(margins, out=margins)
-    margins += 1
-    return np.divide(-1, margins, out=margins)
+@dataclass(frozen=True, repr=False)
+class _Noise:
+    """The noise of one descent's gradients: none in the first column, and then each noise with each draw.
+
+    Parameters
+    ----------
+    sds : ndarray, shape (Q, parties)
+    shape : (parties, d)
+    """
+
+    rng: Rng
+    sds: _Array
+    shape: tuple[int, int]
+    draws: int
+    kind: type[np.floating]
+
+    @property
+    def columns(self) -> int:
+        return 1 + len(self.sds) * self.draws
+
+    def add(self, gradient: _Floats) -> None:
+        """Add a round's noise to gradients of shape (parties, d, etas, columns)."""
+        if self.draws:
+            z = normals(self.rng, math.prod(self.shape) * self.draws).reshape(*self.shape, self.draws)
+            scaled = z[:, :, None, :] * self.sds.T[:, None, :, None]
+            gradient[..., 1:] += scaled.reshape(*self.shape, 1, -1).astype(self.kind)
 
 
 def normals(rng: Rng, count: int) -> _Array:
@@ -217,33 +237,49 @@ def normals(rng: Rng, count: int) -> _Array:
 
 @dataclass(frozen=True, repr=False)
 class _Block:
-    """Records of some neighbouring parties: ``mean @ slopes / n`` is what they add to the gradients.
+    """Records of some neighbouring parties.
 
     Parameters
     ----------
     at : slice
         Which parties.
-    Z, mean : ndarray, shape (parties, rows, d) and (parties, d, rows)
+    Z : ndarray, shape (parties, rows, d)
         Filled up with rows of zeros, which have no gradient.
-    n : ndarray, optional
-        What the sums are divided by.
+    counts : ndarray, shape (parties, rows, 1)
+        How often each record occurs, times -1.
     """
 
     at: slice
     Z: _Floats
-    mean: _Floats
-    n: _Floats | None
+    counts: _Floats
+
+    def sums(self, theta: _Floats) -> _Floats:
+        """Return the sums of the logistic loss's gradients at each column of theta, shape (parties, d, columns)."""
+        slopes = self.Z @ theta
+        with np.errstate(over="ignore"):  # an infinite e^m gives a slope of 0
+            np.exp(slopes, out=slopes)
+        slopes += 1
+        np.divide(self.counts, slopes, out=slopes)
+        return np.asarray(self.Z.transpose(0, 2, 1) @ slopes)
 
 
-def _groups(parts: Sequence[_Array]) -> list[_Block]:
-    """Stack neighbours of about the same size."""
-    sizes = [len(part) for part in parts]
-    ends = [j for j in range(1, len(parts)) if abs(sizes[j] - sizes[j - 1]) > 1]
-    blocks = []
-    for start, end in zip([0, *ends], [*ends, len(parts)], strict=True):
-        Z = _stacked(parts[start:end])
-        n = np.array(sizes[start:end])[:, None, None].astype(np.float64)
-        blocks.append(_Block(slice(start, end), Z, Z.transpose(0, 2, 1), n))
+def _blocks(parts: Sequence[_Array], kind: type[np.floating]) -> list[_Block]:
+    """Take each different record once, with its count; stack neighbours of about one size, cut long parties."""
+    found, counts = [], []
+    for part in parts:
+        different, times = np.unique(part.astype(kind), axis=0, return_counts=True)
+        found.append(different)
+        counts.append(-times.astype(kind)[:, None])
+    blocks, start, sizes = [], 0, [len(Z) for Z in found]
+    while start < len(parts):
+        end = start + 1
+        while end < len(parts) and _alike(sizes[start : end + 1]):
+            end += 1
+        Z, count = _stacked(found[start:end]), _stacked(counts[start:end])
+        for row in range(0, Z.shape[1], _CHUNK):
+            rows = slice(row, row + _CHUNK)
+            blocks.append(_Block(slice(start, end), Z[:, rows], count[:, rows]))
+        start = end
     return blocks
 
 
@@ -252,29 +288,6 @@ def _stacked(parts: Sequence[_Floats]) -> _Floats:
     for row, part in zip(Z, parts, strict=True):
         row[: len(part)] = part
     return Z
-
-
-def _counted(
-    parts: Sequence[_Array], weights: Sequence[_Array] | None = None, kind: type[np.floating] = np.float32
-) -> list[_Block]:
-    """Take each different record once, with its weights' sum; stack neighbours of about one size, cut long parties."""
-    found, means = [], []
-    for j, part in enumerate(parts):
-        Z, which, counts = np.unique(part.astype(kind), axis=0, return_inverse=True, return_counts=True)
-        shares = counts / len(part) if weights is None else np.bincount(which.ravel(), weights[j], len(Z))
-        found.append(Z)
-        means.append(Z * shares.astype(kind)[:, None])
-    blocks, start, sizes = [], 0, [len(Z) for Z in found]
-    while start < len(parts):
-        end = start + 1
-        while end < len(parts) and _alike(sizes[start : end + 1]):
-            end += 1
-        Z, mean = _stacked(found[start:end]), _stacked(means[start:end]).transpose(0, 2, 1)
-        for row in range(0, Z.shape[1], _CHUNK):
-            rows = slice(row, row + _CHUNK)
-            blocks.append(_Block(slice(start, end), Z[:, rows], mean[:, :, rows], None))
-        start = end
-    return blocks
 
 
 def _alike(sizes: Sequence[int]) -> bool:

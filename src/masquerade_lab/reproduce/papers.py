@@ -145,10 +145,10 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "bixler": {
         "4": Figure(
             lambda draws, seed, run_tasks, _: section_4(draws, seed, run_tasks),
-            40,
+            160,
             1,
             title="descent on noisy examples",
-            seconds=20,
+            seconds=45,
         )
     },
     "dp-gd": {

@@ -14,6 +14,7 @@ from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.baselines.gop import gop_minimiser, gop_noise
 from masquerade_lab.reproduce.rajkumar_runs import (
     DELTA,
     Split,
@@ -25,7 +26,6 @@ from masquerade_lab.reproduce.rajkumar_runs import (
     printed_root,
     study_of,
 )
-from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
 from masquerade_protocols.psgd.schedule import psgd
 
 __all__ = ["FOLDS", "Source", "aggregated", "breast_cancer_fold", "central", "gradient", "load"]

@@ -14,10 +14,10 @@ from masquerade_core.learning.losses import LOGISTIC, objective
 from masquerade_core.learning.theorems import zeros_excess
 from masquerade_core.privacy.noise.objective_perturbation import sigma_star
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.baselines.gop import gop_minimiser, gop_noise
 from masquerade_lab.reproduce.measured import Measured, measured
 from masquerade_lab.reproduce.rajkumar_runs import DELTA, descend, draw_eta, draw_rho, study_of
 from masquerade_lab.reproduce.rajkumar_tasks import load
-from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
 from masquerade_protocols.blocks import objective_theorems as theorems
 from masquerade_protocols.psgd.schedule import psgd
 

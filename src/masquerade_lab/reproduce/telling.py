@@ -18,7 +18,7 @@ from scipy import stats
 
 from masquerade_lab.reproduce.bands import Row
 
-__all__ = ["FALSE_ALARM", "Mean", "Reference", "band", "judged", "power", "reference"]
+__all__ = ["FALSE_ALARM", "Mean", "Reference", "band", "judged", "power", "reference", "variants"]
 
 FALSE_ALARM = 0.001
 """How often a right program may leave a band."""
@@ -102,7 +102,18 @@ def judged(
     if expected is None:
         return [Row(table, name, found.mean, found.error, note=note)]
     edges = band(expected, found.sets)
-    rows = [Row(table, name, found.mean, found.error, *edges, note=note)]
+    return [Row(table, name, found.mean, found.error, *edges, note=note), *variants(table, name, edges, broken, unseen)]
+
+
+def variants(
+    table: str,
+    name: str,
+    edges: tuple[float, float],
+    broken: Mapping[str, _Array],
+    unseen: Mapping[str, _Array] | None = None,
+) -> list[Row]:
+    """Return a row for each broken variant of a quantity with this band; the arguments are those of :func:`judged`."""
+    rows = []
     for mistake, draws in broken.items():
         wrong = Mean.of(draws)
         rows.append(Row(table, f"{name}: {mistake}", wrong.mean, wrong.error, *edges, True, power=power(edges, wrong)))

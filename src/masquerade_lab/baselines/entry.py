@@ -21,7 +21,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study
-from masquerade_protocols.baselines import (
+from masquerade_lab.baselines import (
     average,
     average_statement,
     central_dp,
@@ -63,7 +63,7 @@ GOP = Protocol(
     central=_gop,
     calibrations=("paper", "proven"),
     regularization_note="the larger, the less the noise moves the model, and the simpler the model",
-    theorems="masquerade_protocols.baselines.gop_theorems",
+    theorems="masquerade_lab.baselines.gop_theorems",
 )
 
 CENTRAL_DP = Protocol(
@@ -77,7 +77,7 @@ CENTRAL_DP = Protocol(
     proven_section=STEPS_SECTION,
     calibrations=("paper", "proven"),
     regularization_note="the larger, the simpler the model; the noise does not depend on it",
-    theorems="masquerade_protocols.baselines.central_dp_theorems",
+    theorems="masquerade_lab.baselines.central_dp_theorems",
 )
 
 POOLED = Protocol(

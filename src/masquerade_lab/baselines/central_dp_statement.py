@@ -15,7 +15,7 @@ from masquerade_core.privacy.samplers.bits import TAIL_BITS
 from masquerade_core.privacy.several_records import Bound
 from masquerade_core.privacy.statement import Claim, digits
 from masquerade_core.study import Study
-from masquerade_protocols.baselines.statement import ASSUMPTIONS, ROWS, record_statement, target_claim
+from masquerade_lab.baselines.statement import ASSUMPTIONS, ROWS, record_statement, target_claim
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, DescentParameters, draws, paper_c, proven_noise
 
 __all__ = ["statement"]

@@ -10,7 +10,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng
 from masquerade_core.study import Study, as_fraction
-from masquerade_protocols.baselines.exact import individual
+from masquerade_lab.baselines.exact import individual
 from masquerade_protocols.entry import Weights
 
 __all__ = ["FRACTION_BITS", "average", "average_rate"]

@@ -13,8 +13,8 @@ from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS
 from masquerade_core.privacy.several_records import several_records
 from masquerade_core.privacy.statement import Claim, Rows, digits
 from masquerade_core.study import Study, as_fraction
-from masquerade_protocols.baselines.average import FRACTION_BITS, average_rate
-from masquerade_protocols.baselines.statement import ASSUMPTIONS, WHOEVER_COMPUTES
+from masquerade_lab.baselines.average import FRACTION_BITS, average_rate
+from masquerade_lab.baselines.statement import ASSUMPTIONS, WHOEVER_COMPUTES
 
 __all__ = ["statement"]
 

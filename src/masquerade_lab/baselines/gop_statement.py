@@ -11,7 +11,7 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.privacy.statement import Claim, digits
 from masquerade_core.study import Study
-from masquerade_protocols.baselines.statement import ASSUMPTIONS, ROWS, record_statement, target_claim
+from masquerade_lab.baselines.statement import ASSUMPTIONS, ROWS, record_statement, target_claim
 
 __all__ = ["statement"]
 

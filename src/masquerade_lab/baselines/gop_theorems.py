@@ -5,7 +5,7 @@ from masquerade_core.learning.losses import loss_of
 from masquerade_core.learning.theorems import FAILURE, Theorem, gaussian_norm, smoothness
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, sigma_star
 from masquerade_core.study import Study
-from masquerade_protocols.baselines.gop import gop_perturbation
+from masquerade_lab.baselines.gop import gop_perturbation
 from masquerade_protocols.blocks.objective_theorems import objective_theorems, proved_excess
 
 __all__ = ["theorems"]

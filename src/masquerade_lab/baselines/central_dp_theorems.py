@@ -2,7 +2,7 @@
 
 from masquerade_core.learning.theorems import Theorem
 from masquerade_core.study import Study
-from masquerade_protocols.baselines.central_dp import Parameters
+from masquerade_lab.baselines.central_dp import Parameters
 from masquerade_protocols.blocks.descent_theorems import descent_theorems
 from masquerade_protocols.blocks.local_descent import UNIT, paper_sigma, proven_noise
 
