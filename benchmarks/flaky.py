@@ -29,6 +29,7 @@ from rich.table import Table
 from benchmarks.measure import Yardstick
 from benchmarks.meter import COUNTED, GRADIENTS, MeteredTable
 from benchmarks.sites import crowd_records, crowd_study
+from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study.dropouts import Dropouts
 from masquerade_core.table import Silence
@@ -209,10 +210,20 @@ def price_of(study: Study) -> float:
 
 def most_lost(K: int, method: str) -> int:
     """Return how many parties a study may lose at most, where a tenth may side with Charlie."""
-    corrupt = few(K)
-    if method == RETRIES:
-        return K - max(2, corrupt + 1)
-    return bisect_left(range(K), True, key=lambda D: thresholds(K, corrupt, D) is None) - 1
+    some = few(K)
+    if method == DOUBLE:
+        return bisect_left(range(K), True, key=lambda D: thresholds(K, some, D) is None) - 1
+    study = flaky_study(K, RETRIES)
+
+    def refused(lost: int) -> bool:
+        dropouts = Dropouts(min_survivors=K - lost, retries=1, patience_seconds=_PATIENCE)
+        try:
+            entry_of(study.model_copy(update={"dropouts": dropouts}))
+        except BadInput:
+            return True
+        return False
+
+    return bisect_left(range(K - max(2, some + 1) + 1), True, key=refused) - 1
 
 
 def _measured(found: Sequence[Costs]) -> Table:

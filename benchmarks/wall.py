@@ -20,11 +20,11 @@ import zmq
 from benchmarks.relay import DelayingRelay
 from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying, some_vector
 from masquerade_core.crypto.paillier import SecretKey, ShortPool
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
+from masquerade_core.study_files import load_study
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.debits import Debits
 from masquerade_host.dialer import PartySocket

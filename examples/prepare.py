@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.datasets import breast_cancer, shares, shuffled
-from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.study import Study
+from masquerade_core.study_files import read_study_text
 from masquerade_lab import originals
 from masquerade_lab.originals import Table
 

@@ -27,8 +27,8 @@ from typing import Any, TypeGuard
 from masquerade.datasets import simulated
 from masquerade.draft import Draft
 from masquerade.stand_in import stand_in
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.study import CHARLIE
+from masquerade_core.study_files import load_study
 from masquerade_host.keyfiles import make_keys
 from tests.host_helpers import free_port
 from tests.processes import Ended, Participant

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study_files import load_study
 from masquerade_host.keyfiles import Keys, make_keys
 from masquerade_host.ledger import Ledger
 from masquerade_host.policy import DEFAULT_POPULATION

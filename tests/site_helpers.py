@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from masquerade_core.data.auxiliary import load_study
+from masquerade_core.study_files import load_study
 from tests.face_helpers import Shell, records, write_csv
 from tests.host_helpers import free_port
 from tests.pages import ROOT, Page

@@ -33,11 +33,11 @@ from masquerade.demo.plan import AUXILIARY, classifiers
 from masquerade.draft import Draft, auxiliary_file
 from masquerade.report import result_report
 from masquerade.stand_in import stand_in
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_core.identity import PublicKeys
 from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.study import Study
+from masquerade_core.study_files import load_study
 from masquerade_core.words import counted
 from masquerade_curator import run as run_curator
 from masquerade_host.keyfiles import Keys, load_keys, make_keys

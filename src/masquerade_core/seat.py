@@ -32,7 +32,7 @@ from masquerade_core.shown import coin_of
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import NONCE_BYTES
-from masquerade_core.wire.messages import PARTIES, Broadcast, Ciphertexts, Message, SealedMessage
+from masquerade_core.wire.messages import PARTIES, Broadcast, Message, OneSend, SealedMessage
 
 __all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
 
@@ -341,4 +341,4 @@ class Seat:
 
 
 def _ciphertexts(message: Message) -> int:
-    return sum(value.count for _, value in message if isinstance(value, Ciphertexts))
+    return sum(value.count for _, value in message if isinstance(value, OneSend))

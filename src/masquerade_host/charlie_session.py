@@ -23,13 +23,13 @@ from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
 from masquerade_host.journal import Entry
 from masquerade_host.lane import MAX_KEPT
+from masquerade_host.links import Arrival
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.seen import judged, seen_in
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.standing import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.stats import Relayed
-from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import LONG, check_abort, heard, refuted, unanswered, whom_all_wait_for
 
 __all__ = ["CharlieSession"]

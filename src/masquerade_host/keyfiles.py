@@ -21,8 +21,6 @@ from masquerade_core.crypto.boxes import Secret, SigningKey
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.rng import SystemRng
-from masquerade_host.locked_keys import LockedKeys, NotEnoughMemory, WrongPassphrase
-from masquerade_host.passphrases import passphrase_of
 from masquerade_host.state import private_folder
 
 __all__ = ["Keys", "Rotated", "load_keys", "make_keys", "rotate_keys"]
@@ -90,6 +88,8 @@ def _text(halves: bytes, passphrase: str | None, path: Path) -> str:
     if passphrase is None:
         lines = [_MAGIC, *(base64.b64encode(x).decode() for x in (halves[:_KEY_BYTES], halves[_KEY_BYTES:]))]
     else:
+        from masquerade_host.locked_keys import LockedKeys, NotEnoughMemory
+
         try:
             locked = LockedKeys.lock(halves, passphrase, SystemRng())
         except NotEnoughMemory as error:
@@ -126,7 +126,7 @@ class Rotated:
 
 
 def rotate_keys(
-    path: Path | str, new: Callable[[Path], str] | None = None, ask: Callable[[Path], str] = passphrase_of
+    path: Path | str, new: Callable[[Path], str] | None = None, ask: Callable[[Path], str] | None = None
 ) -> Rotated:
     """Draw new keys into ``path``; the old file stays beside it, under a name with today's date.
 
@@ -138,8 +138,8 @@ def rotate_keys(
         A key file.
     new : callable, optional
         Returns the passphrase for the new keys. Without it they get that of the old ones, if those have one.
-    ask : callable
-        Returns the passphrase of the old keys.
+    ask : callable, optional
+        Returns the passphrase of the old keys; by default :func:`masquerade_host.passphrases.passphrase_of`.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def rotate_keys(
     given: list[str] = []  # in a list, so that the passphrase is asked for once
 
     def asked(file: Path) -> str:
-        given.append(ask(file))
+        given.append((ask or _passphrase_of)(file))
         return given[-1]
 
     old = load_keys(path, asked)
@@ -185,14 +185,15 @@ def _kept_beside(path: Path) -> Path:
             return path.with_name(name)
 
 
-def load_keys(path: Path | str, ask: Callable[[Path], str] = passphrase_of) -> Keys:
+def load_keys(path: Path | str, ask: Callable[[Path], str] | None = None) -> Keys:
     """Read a participant's keys.
 
     Parameters
     ----------
     path : path
-    ask : callable
-        Returns the passphrase; called only for a file that has one.
+    ask : callable, optional
+        Returns the passphrase; called only for a file that has one. By default it is
+        :func:`masquerade_host.passphrases.passphrase_of`.
 
     Raises
     ------
@@ -242,21 +243,17 @@ def _check_folder(folder: Path, others: int) -> None:
         raise BadInput(f"others can write to {folder}, and so replace the key file", f"chmod go-w {folder}")
 
 
-def _parse(path: Path, raw: bytes, ask: Callable[[Path], str]) -> Keys:
+def _passphrase_of(path: Path) -> str:
+    from masquerade_host.passphrases import passphrase_of
+
+    return passphrase_of(path)
+
+
+def _parse(path: Path, raw: bytes, ask: Callable[[Path], str] | None) -> Keys:
     # No cause is chained and nothing is quoted: the text may be half a key.
     lines = raw.decode("ascii", "replace").splitlines()
-    if lines[:1] == [_LOCKED_MAGIC] and (locked := LockedKeys.parse(lines[1:])) is not None:
-        try:
-            halves = locked.open(ask(path))
-        except WrongPassphrase:
-            raise BadInput(
-                f"the passphrase does not open the key file {path}, or somebody changed the file",
-                "give the passphrase that was chosen when the keys were made; nothing else can open them",
-            ) from None
-        except NotEnoughMemory as error:
-            raise _too_little_memory(path, error) from None
-        if len(halves) == 2 * _KEY_BYTES:
-            return Keys(halves[:_KEY_BYTES], halves[_KEY_BYTES:])
+    if lines[:1] == [_LOCKED_MAGIC] and (halves := _unlocked(path, lines[1:], ask)) is not None:
+        return Keys(halves[:_KEY_BYTES], halves[_KEY_BYTES:])
     try:
         magic, curve, seed = lines[0], *(base64.b64decode(line, validate=True) for line in lines[1:3])
     except (IndexError, ValueError, binascii.Error):
@@ -266,7 +263,25 @@ def _parse(path: Path, raw: bytes, ask: Callable[[Path], str]) -> Keys:
     return Keys(curve, seed)
 
 
-def _too_little_memory(path: Path, error: NotEnoughMemory) -> BadInput:
+def _unlocked(path: Path, lines: list[str], ask: Callable[[Path], str] | None) -> bytes | None:
+    """Return both halves of keys that a passphrase encrypts; None if the lines hold no such keys."""
+    from masquerade_host.locked_keys import LockedKeys, NotEnoughMemory, WrongPassphrase
+
+    if (locked := LockedKeys.parse(lines)) is None:
+        return None
+    try:
+        halves: bytes = locked.open((ask or _passphrase_of)(path))
+    except WrongPassphrase:
+        raise BadInput(
+            f"the passphrase does not open the key file {path}, or somebody changed the file",
+            "give the passphrase that was chosen when the keys were made; nothing else can open them",
+        ) from None
+    except NotEnoughMemory as error:
+        raise _too_little_memory(path, error) from None
+    return halves if len(halves) == 2 * _KEY_BYTES else None
+
+
+def _too_little_memory(path: Path, error: Exception) -> BadInput:
     return BadInput(
         f"the passphrase of {path} needs {error} MB of memory for a moment, which this machine does not give",
         "raise the memory limit of this process or container",

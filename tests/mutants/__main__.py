@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from tests.mutants import MUTANTS, PACKAGES, ROOT, Mutant
 
-_SECONDS = 900  # a mutant that hangs is shown by the limit of its test, long before
+_SECONDS = 900  # where a mutant hangs, the limit of its test shows it long before
 _PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60", "--tb=line", "-W", "ignore")
 _FAILED = (1, 2)  # pytest's exit codes where a test fails, or its file cannot be loaded; others are faults of the list
 
@@ -41,7 +41,7 @@ def main() -> int:
         return 1
     with ThreadPoolExecutor(asked.jobs) as pool:
         survivors = [mutant for mutant, shown in zip(chosen, pool.map(_is_shown, chosen), strict=True) if not shown]
-    sys.stdout.write(f"{len(survivors)} of {len(chosen)} survive ({time.monotonic() - began:.0f} s)\n")
+    sys.stdout.write(f"{len(survivors)} of {len(chosen)} survive or are gone ({time.monotonic() - began:.0f} s)\n")
     sys.stdout.writelines(f"  {mutant.what}: {mutant.symbol}\n" for mutant in survivors)
     return int(bool(survivors))
 
@@ -61,7 +61,11 @@ def _is_shown(mutant: Mutant) -> bool:
     with TemporaryDirectory() as folder:
         for package in PACKAGES:  # with the compiled files, whose sources keep their times
             shutil.copytree(ROOT / package, Path(folder) / package)
-        path, text = mutant.planted(Path(folder))
+        try:
+            path, text = mutant.planted(Path(folder))
+        except AssertionError as error:
+            sys.stdout.write(f"GONE     {error}\n")
+            return False
         path.write_text(text, encoding="utf-8")
         run = _run(mutant, [str(Path(folder) / package) for package in PACKAGES])
     shown, why = (_noticed if mutant.kind == "process" else _failed)(run)
@@ -73,15 +77,12 @@ def _is_shown(mutant: Mutant) -> bool:
 
 def _run(mutant: Mutant, paths: Sequence[str]) -> subprocess.CompletedProcess[str]:
     module = ("-m", "tests.oracle_cases") if mutant.kind == "process" else _PYTEST
-    return subprocess.run(
-        [sys.executable, *module, *mutant.tests],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*paths, str(ROOT)])},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
-    )
+    command = [sys.executable, *module, *mutant.tests]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, str(ROOT)])}
+    try:
+        return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, -1, "", "it did not end, and no test said so")
 
 
 def _failed(run: subprocess.CompletedProcess[str]) -> tuple[bool, str]:

@@ -408,7 +408,7 @@ def forged(session: PartySession) -> None:
 
 
 def machines_key() -> Any:
-    from masquerade_core.crypto.boxes import SigningKey  # noqa: PLC0415 - only the forger needs it
+    from masquerade_core.crypto.boxes import SigningKey
 
     return SigningKey(SystemRng().bytes(32))
 

@@ -24,10 +24,9 @@ from masquerade_host.results import RunDirectory
 from masquerade_host.seen import after_check
 from masquerade_protocols.blame import check_evidence, verdict
 from masquerade_protocols.blocks.double_messages import DoublyMasked
-from masquerade_protocols.blocks.masked_messages import Masked, Summed, summed
+from masquerade_protocols.blocks.masked_sum import Masked, Outcome, Summed, summed
+from masquerade_protocols.blocks.paillier_messages import Contribution, Opened, RoundSum
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
-from masquerade_protocols.blocks.sum_messages import Contribution, Opened, RoundSum
-from masquerade_protocols.blocks.survivors import Outcome
 from masquerade_protocols.registry import entry_named
 from tests.host_helpers import World, run_together
 

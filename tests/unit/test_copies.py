@@ -13,9 +13,9 @@ from masquerade_core.wire.codec import encode
 from masquerade_core.wire.header import read_header
 from masquerade_host.hop import Hop
 from masquerade_host.lane import first_connection
+from masquerade_host.links import Arrival
 from masquerade_host.named_messages import Beat, beats_every, pack_beat
 from masquerade_host.standing import ASK, Ask, padded
-from masquerade_host.transport import Arrival
 from masquerade_protocols.blame import verdict
 from tests.host_helpers import World
 from tests.wired import Wired

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from masquerade.draft import Draft
-from masquerade_core.data.auxiliary import read_study_text
-from masquerade_core.data.loading import load_csv, load_grouped, load_records
+from masquerade_core.data.groups import load_grouped
+from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.study import Study
+from masquerade_core.study_files import read_study_text
 from masquerade_lab.originals import ADULT_COLUMNS, BANK_COLUMNS, KDDCUP_COLUMNS
 from masquerade_protocols import BASELINES, DEFAULT_PROTOCOL, entry_named, entry_of, protocol_of
 

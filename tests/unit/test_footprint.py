@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.special import __all__ as special
+from masquerade_core.study_files import load_study
 from masquerade_host.keyfiles import make_keys
 from masquerade_host.ledger import Ledger
 from masquerade_host.policy import DEFAULT_POPULATION
@@ -148,9 +148,9 @@ def test_the_compiled_part_alone_has_the_same_functions_and_the_whole_can_follow
 
 
 def test_every_special_function_is_scipys() -> None:
-    import scipy.special  # noqa: PLC0415
+    import scipy.special
 
-    from masquerade_core import special as ours  # noqa: PLC0415
+    from masquerade_core import special as ours
 
     values: dict[str, tuple[Any, ...]] = {"betainc": (0.5, 0.5, 0.3), "chdtri": (3, 0.1), "gammainc": (2.0, 1.0)}
     values |= {"gammainccinv": (2.0, 0.1), "logsumexp": ([1.0, 2.0],), "softmax": ([1.0, 1.0],)}

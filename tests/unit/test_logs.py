@@ -17,7 +17,8 @@ from masquerade_host.levels import Level
 from masquerade_host.logs import EVERY, Log, LogFile
 from masquerade_host.meter import Meter
 from masquerade_host.process import main
-from masquerade_host.reporting import Reporting, Terminal, reporting
+from masquerade_host.reporting import Reporting, reporting
+from masquerade_host.terminal import Terminal
 from tests.face_helpers import Shell
 from tests.host_helpers import World
 from tests.wired import Clock, Wired

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from masquerade_core.data.auxiliary import load_study
+from masquerade_core.study_files import load_study
 from masquerade_protocols import BASELINES, MEASUREMENTS, PROTOCOLS, entry_named
 from masquerade_protocols.plugins import plugin_names
 from masquerade_protocols.registry import DEFAULT_PROTOCOL, Entries

@@ -22,8 +22,8 @@ from masquerade_core.privacy.statement import (
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluation import noise_of as evaluation_noise
+from masquerade_protocols.blocks.masked_sum import whose_noise
 from masquerade_protocols.blocks.sum_words import SumWords, sum_words
-from masquerade_protocols.blocks.survivors import whose_noise
 from masquerade_protocols.entry import Explanation, paragraphs
 
 __all__ = [

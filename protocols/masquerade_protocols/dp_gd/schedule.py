@@ -17,8 +17,7 @@ from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_no
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.descent import TAIL_BITS, check_steps
-from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.slots import check_slots
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 
 __all__ = [
     "FRACTION_BITS",

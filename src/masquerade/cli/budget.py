@@ -128,9 +128,9 @@ def release(
     study: StudyArgument, party: _Party = None, state: StateOption = None, output_format: FormatOption = Format.TEXT
 ) -> Outcome:
     """Give up a study that will not run: what it debited stays, and the rest of its reservation is free again."""
-    from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.errors import BadInput
     from masquerade_core.study import Study
+    from masquerade_core.study_files import read_study_text
 
     del output_format
     loaded, ledger = Study.parse(read_study_text(study), str(study)), _open(state)

@@ -67,8 +67,8 @@ def doctor(
 
 def _listen(study_file: Path, key: Path | None, at: str | None) -> Outcome:
     """Be Charlie's listener, for sites that try their way to it."""
-    from masquerade_core.data.auxiliary import load_study
     from masquerade_core.errors import BadInput
+    from masquerade_core.study_files import load_study
     from masquerade_core.words import listed
     from masquerade_host.keyfiles import load_keys
     from masquerade_host.process import harden

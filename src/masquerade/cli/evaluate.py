@@ -55,9 +55,9 @@ def measure(
     from masquerade.measuring import measuring_study
     from masquerade.prediction import load_model
     from masquerade.report import heading, paragraphs, program
-    from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.errors import BadInput
     from masquerade_core.study import Study
+    from masquerade_core.study_files import read_study_text
     from masquerade_protocols import entry_of
 
     template = Study.parse(read_study_text(study), str(study), in_memory=True)

@@ -35,7 +35,7 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
     """Check a study file, say what is wrong with it, and what can be expected of the model."""
     from rich.text import Text
 
-    from masquerade_core.data.auxiliary import load_study
+    from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
     del output_format
@@ -189,8 +189,8 @@ def parsed(path: Path) -> "Study":
     BadInput
         There is no such file, or it holds no study.
     """
-    from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.study import Study
+    from masquerade_core.study_files import read_study_text
 
     return Study.parse(read_study_text(path), str(path), in_memory=True)
 

@@ -230,7 +230,7 @@ def new(
         typer.Option(
             "--double-masks",
             help="With --min-survivors: make no sum again, but remove the masks of whoever falls silent. This is for "
-            "some 200 parties or more.",
+            "studies with few sums or many parties.",
         ),
     ] = False,
     patience: Annotated[

@@ -42,9 +42,9 @@ def plot(findings: Sequence[Finding], path: Path) -> None:
         If matplotlib is not installed.
     """
     require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415 - an extra: all other commands work without it
-    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415 - the same
-    from matplotlib.figure import Figure  # noqa: PLC0415 - the same
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 1.2 + 0.32 * len(findings)), layout="constrained")
     FigureCanvasSVG(figure)

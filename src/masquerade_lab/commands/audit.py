@@ -84,7 +84,7 @@ def audit(
 
 def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
     from masquerade.console import literal_console, progress_bar
-    from masquerade_core.data.auxiliary import load_study
+    from masquerade_core.study_files import load_study
     from masquerade_lab.audit.study import audit_study, check_runs
 
     study, auxiliary = load_study(path, in_memory=True)

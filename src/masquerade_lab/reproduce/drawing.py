@@ -73,9 +73,9 @@ def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Pa
         raise BadInput(
             "a picture needs matplotlib, which is not installed", "install it with 'pip install masquerade[plots]'"
         )
-    import matplotlib as mpl  # noqa: PLC0415 - an extra: all other commands work without it
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - the same
-    from matplotlib.figure import Figure  # noqa: PLC0415 - the same
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
     columns = min(_COLUMNS, math.ceil(math.sqrt(len(panels))))
     rows = math.ceil(len(panels) / columns)
@@ -195,7 +195,7 @@ def _looks_of(names: Sequence[str]) -> dict[str, _Look]:
 
 
 def _panel(axes: Any, panel: Panel, looks: dict[str, _Look]) -> None:
-    from matplotlib.ticker import LogFormatter  # noqa: PLC0415 - an extra
+    from matplotlib.ticker import LogFormatter
 
     class Plain(LogFormatter):
         """Shows 0.1 as 0.1, where matplotlib chooses to show a number at all."""

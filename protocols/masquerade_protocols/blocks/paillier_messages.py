@@ -1,13 +1,8 @@
-"""The messages of a secure sum, in the order in which participants send them."""
+"""The messages of a secure sum by Paillier, in the order in which participants send them."""
 
-import hashlib
-from collections.abc import Mapping
-from typing import Annotated
-
-from pydantic import Field
-
-from masquerade_core.errors import ProtocolViolation
-from masquerade_core.wire.messages import Broadcast, Ciphertexts, Message
+from masquerade_core.wire.ciphertexts import Ciphertexts
+from masquerade_core.wire.messages import Broadcast, Message
+from masquerade_protocols.blocks.layouts import ReceiptHash, Round
 
 __all__ = [
     "BlindedSum",
@@ -15,19 +10,11 @@ __all__ = [
     "Contribution",
     "Opened",
     "OpeningProof",
-    "Round",
     "RoundSum",
     "RoundTotal",
     "SumKey",
-    "check_round",
     "digest_of",
-    "receipt",
 ]
-
-Round = Annotated[int, Field(ge=0, lt=2**32)]
-"""The number of a sum within its run."""
-
-_Receipt = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 
 class SumKey(Broadcast):
@@ -50,7 +37,7 @@ class RoundTotal(Message):
 
     round: Round
     total: Ciphertexts
-    receipt: _Receipt
+    receipt: ReceiptHash
 
 
 class RoundSum(Message):
@@ -67,7 +54,7 @@ class Opened(Broadcast):
     sums: bytes
     total: Ciphertexts
     check: bytes
-    receipt: _Receipt
+    receipt: ReceiptHash
 
 
 class OpeningProof(Broadcast):
@@ -90,27 +77,6 @@ class BlindedSum(Message):
     sums: bytes
 
 
-# --- What both kinds of sum compute -------------------------------------------------
-
-
 def digest_of(message: Contribution) -> bytes:
     """Return what the receipt has of a contribution: the hash of its ciphertexts, and its check value."""
     return message.terms.digest() + message.check
-
-
-def receipt(round_: int, digests: Mapping[str, bytes]) -> bytes:
-    """Return Charlie's receipt: a hash over everybody's contribution of this round, by name."""
-    rows = b"".join(name.encode() + b"\0" + digest for name, digest in digests.items())
-    return hashlib.sha256(b"masquerade receipt\0" + round_.to_bytes(4, "big") + rows).digest()
-
-
-def check_round(round_: int, due: int, peer: str, does: str) -> None:
-    """Refuse a message of another round than the one that is due; ``does`` is what its sender did.
-
-    Raises
-    ------
-    ProtocolViolation
-        The sender's fault.
-    """
-    if round_ != due:
-        raise ProtocolViolation(f"{peer} {does} round {round_} of the secure sums; allowed is round {due}", peer=peer)
