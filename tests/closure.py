@@ -29,7 +29,7 @@ from masquerade.draft import Draft
 from masquerade.stand_in import stand_in
 from masquerade_core.study import CHARLIE
 from masquerade_core.study_files import load_study
-from masquerade_host.keyfiles import make_keys
+from masquerade_host.new_keys import make_keys
 from tests.host_helpers import free_port
 from tests.processes import Ended, Participant
 
