@@ -117,6 +117,14 @@ def test_an_import_of_the_laboratory_is_found_wherever_it_stands(tmp_path: Path,
     assert len(_named_of(LABORATORY, tmp_path / "a.py")) == 1
 
 
+def test_the_engine_of_reproductions_knows_no_paper() -> None:
+    engine = f"{LABORATORY}.reproduce.engine"
+    used = {name: imports for name, imports in _graph(MODULES).items() if name.startswith(engine)}
+    assert len(used) > 1  # the folder is where this test looks for it
+    inside = {name for imports in used.values() for name in imports if name.startswith(LABORATORY)}
+    assert [name for name in inside if not name.startswith(engine)] == []
+
+
 def test_no_protocol_leans_on_another() -> None:
     leaning = []
     for name, imports in _graph(MODULES).items():
