@@ -16,7 +16,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
-from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar_runs, rajkumar_tasks, reproduce
+from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar_runs, reproduce
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import mean_and_error
 from masquerade_protocols.psgd import roles as psgd
@@ -104,23 +104,23 @@ def test_a_program_with_half_of_the_noise_or_none_leaves_the_bands(
     scale: float, noticed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("draw_eta", "output_noise"):
-        right = getattr(rajkumar_tasks, name)
-        monkeypatch.setattr(rajkumar_tasks, name, lambda *given, right=right: scale * right(*given))
+        right = getattr(rajkumar_runs, name)
+        monkeypatch.setattr(rajkumar_runs, name, lambda *given, right=right: scale * right(*given))
     seed, splits = 2012, {"even, K = 5": (0.2,) * 5}
-    sets = [rajkumar_tasks.gradient("simulated", seed, i, 4, 0.1, 0.2, (5,), (100,), False) for i in range(5)]
+    sets = [rajkumar_runs.gradient("simulated", seed, i, 4, 0.1, 0.2, (5,), (100,), False) for i in range(5)]
     assert _outside([found["gop, same eta, 0.2"] for found in sets], "GOP, eps = 0.2") == noticed
     assert _outside([found["psgd 0.2 5 100"] for found in sets], "PSGD, K = 5, T = 100, eps = 0.2") == noticed
-    sets = [rajkumar_tasks.aggregated("simulated", seed, i, 2, 40, 0.1, (1.0,), splits, (5,)) for i in range(5)]
+    sets = [rajkumar_runs.aggregated("simulated", seed, i, 2, 40, 0.1, (1.0,), splits, (5,)) for i in range(5)]
     for key, name in (("la", "LA"), ("la / K", "LA / K")):
         values = [found[f"{key} 1.0 even, K = 5"] for found in sets]
         assert _outside(values, f"{name}, even, K = 5, eps = 1.0") == noticed
 
 
 def test_mirror_images_follow_their_draws_and_mistakes_are_made_of_the_same_noise() -> None:
-    found = rajkumar_tasks.aggregated("simulated", 1, 0, 3, 4, 0.1, (1.0,), {"skew": (0.1, 0.9)}, (2,))
+    found = rajkumar_runs.aggregated("simulated", 1, 0, 3, 4, 0.1, (1.0,), {"skew": (0.1, 0.9)}, (2,))
     assert {len(values) for name, values in found.items() if name.endswith("skew") and "quiet" not in name} == {8}
     assert {len(values) for name, values in found.items() if name.endswith("random 2") and "quiet" not in name} == {6}
-    records, test = rajkumar_tasks.load("simulated", 1, 0)
+    records, test = rajkumar_runs.load("simulated", 1, 0)
     law = rajkumar_runs.Split((0.1, 0.9), 1.0)
     average = rajkumar_runs.average(records, law.parts, 0.1)
     eta = rajkumar_runs.output_noise(records, law, 0.1, "rajkumar-2012 1 0", 4)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from masquerade_lab.reproduce import PAPERS, Report, rajkumar_breast_cancer, rajkumar_tasks, reproduce
+from masquerade_lab.reproduce import PAPERS, Report, rajkumar_breast_cancer, rajkumar_runs, reproduce
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.tasks import Task, one_after_another
-from masquerade_lab.reproduce.rajkumar_tasks import FOLDS, breast_cancer_fold
+from masquerade_lab.reproduce.rajkumar_runs import FOLDS, breast_cancer_fold
 
 _Array = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def test_a_gop_without_noise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     def nothing(_seed: str, _sigma: Any, draws: int, d: int) -> _Array:
         return np.zeros((draws, d))
 
-    monkeypatch.setattr(rajkumar_tasks, "draw_eta", nothing)
+    monkeypatch.setattr(rajkumar_runs, "draw_eta", nothing)
     report = reproduce("rajkumar-2012", "2", draws=2)
     failed = {(row.table, row.name) for row in report.failed}
     for eps in (0.1, 0.2):
@@ -100,13 +100,13 @@ def test_a_random_classifier_passes_for_no_method(eps: float, name: str) -> None
 
 
 def test_a_draw_and_its_mirror_image_are_one_pair_and_halves_have_half_of_the_noise() -> None:
-    found = rajkumar_tasks.gradient("breast cancer", 1, 0, 3, 0.01, 0.2, (2,), (2,), False)
+    found = rajkumar_runs.gradient("breast cancer", 1, 0, 3, 0.01, 0.2, (2,), (2,), False)
     assert {name: len(values) for name, values in found.items()} == dict.fromkeys(found, 6)
     assert set(found) == {"gop, same eta, 0.2", "psgd 0.2 2 2", "half gop, same eta, 0.2", "half psgd 0.2 2 2"}
     errors = np.array([[0.1, 0.2, 0.5, 0.7], [0.3, 0.2, 0.1, 0.1]])
     np.testing.assert_allclose(rajkumar_breast_cancer._pairs(errors), [[0.25], [0.3]])
     # Where noise is all there is, a classifier and its mirror image are right on each other's mistakes.
-    lost = rajkumar_tasks.gradient("breast cancer", 1, 0, 3, 0.01, 1e-5, (2,), (40,), False)["psgd 1e-05 2 40"]
+    lost = rajkumar_runs.gradient("breast cancer", 1, 0, 3, 0.01, 1e-5, (2,), (40,), False)["psgd 1e-05 2 40"]
     np.testing.assert_allclose(lost.reshape(2, 3).mean(axis=0), 0.5, atol=0.02)
 
 

@@ -17,10 +17,10 @@ from sklearn.linear_model import LogisticRegression
 
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
-from masquerade_lab.reproduce import Report, Row, pathak, pathak_runs, reproduce
+from masquerade_lab.reproduce import Report, Row, pathak, reproduce
 from masquerade_lab.reproduce.engine.judging import Mean
 from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
-from masquerade_lab.reproduce.pathak_runs import CURVES, HALF, Records, Setting
+from masquerade_lab.reproduce.pathak import CURVES, HALF, Records, Setting
 from tests import pathak_oracle
 
 _Array = NDArray[np.float64]
@@ -55,16 +55,16 @@ def _trained(X: _Array, y: _Array, lam: float) -> _Array:
 
 def _law(curve: str, n: int) -> _Array:
     rng = SimulationRng("law")
-    return np.array([pathak_runs.noise(rng, curve, n, EPS, 2 * LAM, 30) for _ in range(200)]).ravel()
+    return np.array([pathak.noise(rng, curve, n, EPS, 2 * LAM, 30) for _ in range(200)]).ravel()
 
 
 # --- What is run ----------------------------------------------------------------------------------
 
 
 def test_the_parties_have_as_many_records_as_the_paper_says() -> None:
-    assert sorted(pathak_runs.sizes(32561, "even")) == [6512, 6512, 6512, 6512, 6513]
-    assert sorted(pathak_runs.sizes(32561, "15%")) == [4884, 6512, 6512, 6512, 8141]
-    assert sorted(pathak_runs.sizes(32561, "10%")) == [3256, 6512, 6512, 6512, 9769]
+    assert sorted(pathak.sizes(32561, "even")) == [6512, 6512, 6512, 6512, 6513]
+    assert sorted(pathak.sizes(32561, "15%")) == [4884, 6512, 6512, 6512, 8141]
+    assert sorted(pathak.sizes(32561, "10%")) == [3256, 6512, 6512, 6512, 9769]
 
 
 @pytest.mark.parametrize(("curve", "smallest"), [("w* + eta", 1001), ("even", 200), ("15%", 150), ("10%", 100)])
@@ -77,10 +77,10 @@ def test_the_noise_is_the_smallest_partys_and_has_its_law(curve: str, smallest: 
 
 def test_a_mistake_is_a_known_multiple_of_the_noise() -> None:
     anywhere = {HALF: 0.5, "lambda for Lambda in the noise": 2.0, "1/eps for eps": 1 / 25}
-    assert pathak_runs.mistaken("w* + eta", 1000, 0.2) == pytest.approx(anywhere)
-    assert pathak_runs.mistaken("even", 1000, 0.2) == pytest.approx(anywhere | {"eta/K": 0.2})
+    assert pathak.mistaken("w* + eta", 1000, 0.2) == pytest.approx(anywhere)
+    assert pathak.mistaken("even", 1000, 0.2) == pytest.approx(anywhere | {"eta/K": 0.2})
     least = {"eta/K": 0.2, "n/K for n_(1)": 0.75}
-    assert pathak_runs.mistaken("15%", 1000, 0.2) == pytest.approx(anywhere | least)
+    assert pathak.mistaken("15%", 1000, 0.2) == pytest.approx(anywhere | least)
 
 
 def test_k_eta_is_drawn_as_one_integer_on_the_protocols_grid() -> None:
@@ -99,30 +99,30 @@ def test_an_average_is_that_of_five_classifiers_trained_on_a_partition(records: 
         return np.asarray(_trained(X[:, :-1] / math.sqrt(14), y, Lambda / 2))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pathak_runs, "fit", noted)
-        expected = pathak_runs.averages(marked, 2 * LAM, "here")
+        patch.setattr(pathak, "fit", noted)
+        expected = pathak.averages(marked, 2 * LAM, "here")
     assert [len(y) for _, y in parties] == [400, 400, 400, 400, 403, 300, 503, 200, 603]
     for last in ((3, 4), (5, 6), (7, 8)):  # the first three are in every split
         assert sorted(np.concatenate([parties[i][0][:, -1] for i in (0, 1, 2, *last)])) == list(range(n))
     X, y = parties[7]
     np.testing.assert_array_equal(y, records.y[X[:, -1].astype(int)])
-    found = pathak_runs.averages(records.scaled(unit=True), 2 * LAM, "here")
+    found = pathak.averages(records.scaled(unit=True), 2 * LAM, "here")
     for split, w in expected.items():
         np.testing.assert_allclose(found[split], w, atol=1e-5)
-    assert np.abs(pathak_runs.averages(records.scaled(unit=True), 2 * LAM, "there")["10%"] - found["10%"]).max() > 1e-3
+    assert np.abs(pathak.averages(records.scaled(unit=True), 2 * LAM, "there")["10%"] - found["10%"]).max() > 1e-3
 
 
 def test_each_partition_has_its_own_average_and_every_draw_its_own_noise(records: Records) -> None:
     here, setting = records.scaled(unit=True), Setting(LAM, True, (1.0, 2.0))
 
     def errors(draws: int) -> dict[tuple[str, float], _Array]:
-        return pathak_runs.joined([pathak_runs.run(records, setting, (HALF,), range(6), draws, 1)])
+        return pathak.joined([pathak.run(records, setting, (HALF,), range(6), draws, 1)])
 
     noisy = errors(4)
     assert {values.shape for (_, eps), values in noisy.items() if eps < math.inf} == {(6, 8)}
     assert all(len(np.unique(values)) > 12 for (_, eps), values in noisy.items() if eps < math.inf)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pathak_runs, "noise", lambda *_args: np.zeros(28))
+        patch.setattr(pathak, "noise", lambda *_args: np.zeros(28))
         quiet = errors(1)
     seen = set()
     for name in CURVES:
@@ -130,7 +130,7 @@ def test_each_partition_has_its_own_average_and_every_draw_its_own_noise(records
         seen.add(tuple(quiet[name, 1.0].ravel()))
         np.testing.assert_array_equal(quiet[name, 1.0], np.repeat(noisy[name, math.inf], 2, axis=1))
         if name == "w* + eta":
-            assert set(quiet[name, 1.0].ravel()) == {here.error(pathak_runs.w_star(here, setting))}
+            assert set(quiet[name, 1.0].ravel()) == {here.error(pathak.w_star(here, setting))}
         else:
             assert len(set(quiet[name, 1.0].ravel())) > 1
     assert len(seen) == len(CURVES)
@@ -138,10 +138,10 @@ def test_each_partition_has_its_own_average_and_every_draw_its_own_noise(records
 
 def test_a_draw_is_followed_by_its_mirror_image_and_by_what_a_mistake_makes_of_both(records: Records) -> None:
     here, setting = records.scaled(unit=True), Setting(LAM, True, (EPS,))
-    found = pathak_runs.joined([pathak_runs.run(records, setting, (HALF, "1/eps for eps"), (3,), 2, 8)])
-    w = pathak_runs.averages(here, 2 * LAM, "pathak-2010 8 3")["10%"]
+    found = pathak.joined([pathak.run(records, setting, (HALF, "1/eps for eps"), (3,), 2, 8)])
+    w = pathak.averages(here, 2 * LAM, "pathak-2010 8 3")["10%"]
     rng = SimulationRng("pathak-2010 8 3", f"{setting.name} 10%")
-    etas = [pathak_runs.noise(rng, "10%", 2003, EPS, 2 * LAM, 28) for _ in range(2)]
+    etas = [pathak.noise(rng, "10%", 2003, EPS, 2 * LAM, 28) for _ in range(2)]
     for name, scale in (("10%", 1.0), (f"10%: {HALF}", 0.5), ("10%: 1/eps for eps", 0.25)):
         expected = [here.error(w + sign * scale * eta) for sign in (1, -1) for eta in etas]
         assert found[name, EPS].tolist() == [expected]
@@ -219,13 +219,13 @@ def test_errors_fall_with_epsilon_as_much_as_another_simulation_s(report: Report
 def test_a_program_with_a_mistake_leaves_its_bands(
     records: Records, expected: dict[str, Mean], mistake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = pathak_runs.noise
+    right = pathak.noise
     scale = {"no noise": 0.0, HALF: 0.5}[mistake]
-    monkeypatch.setattr(pathak_runs, "noise", lambda *given: scale * right(*given))
+    monkeypatch.setattr(pathak, "noise", lambda *given: scale * right(*given))
     monkeypatch.setattr(pathak, "_USEFUL", USEFUL)
     monkeypatch.setattr(pathak, "reference", lambda _, name: expected.get(name))
-    errors = pathak_runs.run(records, Setting(LAM, True, (EPS,)), (HALF, "1/eps for eps"), range(8), 25, 5)
-    rows = pathak._split_rows(pathak_runs.joined([errors]))
+    errors = pathak.run(records, Setting(LAM, True, (EPS,)), (HALF, "1/eps for eps"), range(8), 25, 5)
+    rows = pathak._split_rows(pathak.joined([errors]))
     assert {row.name for row in rows if not row.broken and not row.holds} >= {f"{curve}, eps = 0.5" for curve in CURVES}
 
 
@@ -274,7 +274,7 @@ def test_figure_2_reads_the_directory_that_is_named(
         asked.append(directory)
         return records.X, records.y, records.X_test, records.y_test
 
-    monkeypatch.setattr(pathak_runs, "a9a", a9a)
+    monkeypatch.setattr(pathak, "a9a", a9a)
     monkeypatch.setattr(pathak, "_PARTITIONS", 3)
     monkeypatch.setattr(pathak, "_CHUNK", 2)
     report = reproduce("pathak-2010", "2", data=tmp_path, draws=1)
@@ -301,9 +301,9 @@ def test_figure_2_reads_the_directory_that_is_named(
 
 def test_raw_rows_are_taken_as_they_are(records: Records) -> None:
     for unit in (False, True):
-        (*_, (name, epsilon, errors)) = pathak_runs.run(records, Setting(LAM, unit, ()), (), (3,), 1, 8)
+        (*_, (name, epsilon, errors)) = pathak.run(records, Setting(LAM, unit, ()), (), (3,), 1, 8)
         scaled = records.scaled(unit=unit)
-        w = pathak_runs.averages(scaled, 2 * LAM, "pathak-2010 8 3")[name]
+        w = pathak.averages(scaled, 2 * LAM, "pathak-2010 8 3")[name]
         assert (epsilon, errors.tolist()) == (math.inf, [[scaled.error(w)]])
 
 

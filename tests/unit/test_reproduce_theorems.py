@@ -14,12 +14,12 @@ from masquerade.console import literal_console
 from masquerade_core.data.schema import Dataset
 from masquerade_lab.baselines.gop import gop_minimiser
 from masquerade_lab.commands.reproduce import _theorems
-from masquerade_lab.reproduce import Report, hamm_theorems, kang_runs, pathak_runs, pathak_theorems, rajkumar_theorems
+from masquerade_lab.reproduce import Report, hamm_theorems, kang_runs, pathak, rajkumar_runs
 from masquerade_lab.reproduce.central_baselines import normals
 from masquerade_lab.reproduce.engine.files import numbers_csv
 from masquerade_lab.reproduce.engine.report import Measured
 from masquerade_lab.reproduce.kang_runs import Setting
-from masquerade_lab.reproduce.pathak_runs import Records
+from masquerade_lab.reproduce.pathak import Records
 
 _Array = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def adult() -> Records:
 
 
 def _pathak(adult: Records) -> list[Measured]:
-    return pathak_theorems.compared([pathak_theorems.excesses(adult, part, 20, 1) for part in ((0, 1), (2,))])
+    return pathak.compared([pathak.excesses(adult, part, 20, 1) for part in ((0, 1), (2,))])
 
 
 def test_pathaks_theorems_are_measured_on_every_partition_and_hold(adult: Records) -> None:
@@ -60,12 +60,12 @@ def test_pathaks_theorems_are_measured_on_every_partition_and_hold(adult: Record
 
 
 def test_pathaks_theorems_fail_a_figure_whose_average_is_wrong(adult: Records, monkeypatch: pytest.MonkeyPatch) -> None:
-    averages = pathak_runs.averages
+    averages = pathak.averages
 
     def wrong(*arguments: Any) -> dict[str, _Array]:
         return {split: 5 * w for split, w in averages(*arguments).items()}  # a sum of five in place of their average
 
-    monkeypatch.setattr(pathak_theorems, "averages", wrong)
+    monkeypatch.setattr(pathak, "averages", wrong)
     assert set(_failed(_pathak(adult))) == {
         f"{name}, {split}" for name in ("Theorem 4.2", "(3)") for split in ("even", "10%")
     }
@@ -75,8 +75,8 @@ def test_pathaks_theorems_fail_a_figure_whose_average_is_wrong(adult: Records, m
 
 
 def _rajkumar() -> list[Measured]:
-    parts = [rajkumar_theorems.excesses(7, number, 10, 0.1, 0.2, 3, 40) for number in range(2)]
-    return rajkumar_theorems.compared(parts, 0.1, 0.2, 3)
+    parts = [rajkumar_runs.excesses(7, number, 10, 0.1, 0.2, 3, 40) for number in range(2)]
+    return rajkumar_runs.compared(parts, 0.1, 0.2, 3)
 
 
 def test_rajkumars_theorems_hold_and_the_sharper_bound_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_rajkumars_theorems_hold_and_the_sharper_bound_is_near(monkeypatch: pyte
     assert gop.bound == psgd.bound
     assert psgd.mean == pytest.approx(gop.mean, rel=0.5)
     monkeypatch.setattr(
-        rajkumar_theorems, "gop_minimiser", lambda study, records, eta: gop_minimiser(study, records, 2 * eta)
+        rajkumar_runs, "gop_minimiser", lambda study, records, eta: gop_minimiser(study, records, 2 * eta)
     )
     assert "what is proved of it, GOP" in _failed(_rajkumar())
 

@@ -18,9 +18,16 @@ from masquerade_core.privacy.noise.objective_perturbation import compute_slack, 
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
-from masquerade_lab.reproduce.rajkumar_runs import DELTA, D, printed_root
-from masquerade_lab.reproduce.rajkumar_tasks import aggregated, central, gradient
-from masquerade_lab.reproduce.rajkumar_theorems import compared, excesses
+from masquerade_lab.reproduce.rajkumar_runs import (
+    DELTA,
+    D,
+    aggregated,
+    central,
+    compared,
+    excesses,
+    gradient,
+    printed_root,
+)
 
 __all__ = ["figure_1"]
 

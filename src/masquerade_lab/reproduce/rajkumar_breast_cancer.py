@@ -16,8 +16,7 @@ from masquerade_core.learning.erm import error_rate
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
-from masquerade_lab.reproduce.rajkumar_runs import DELTA
-from masquerade_lab.reproduce.rajkumar_tasks import FOLDS, aggregated, central, gradient, load
+from masquerade_lab.reproduce.rajkumar_runs import DELTA, FOLDS, aggregated, central, gradient, load
 
 __all__ = ["figure_2"]
 
