@@ -30,8 +30,9 @@ from masquerade_host.debits import Debits
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.journal_file import SqliteJournal
-from masquerade_host.keyfiles import Keys, load_keys, make_keys
+from masquerade_host.keyfiles import Keys, load_keys
 from masquerade_host.ledger import Ledger
+from masquerade_host.new_keys import make_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
 from masquerade_host.state import StateFolder

@@ -68,6 +68,11 @@ class Forked:
         """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
+    def interrupt(self) -> None:
+        """Interrupt it, as its owner would, and let it go on if it stands still."""
+        os.kill(self.pid, signal.SIGINT)
+        self.go_on()
+
     def kill(self) -> None:
         """Kill it if it still runs."""
         if not self.ended:

@@ -1,8 +1,9 @@
 """Draw the pages' figures and fill in their tables from the stored results: ``python docs/reproduction/draw.py``.
 
 ``results/`` holds the CSV files that ``masquerade reproduce`` wrote. After another run, copy its files there and run
-this. A page's table that has a stored table's name above it, in bold, gets its numbers. So does a table between
-``<!-- beside FIGURE -->`` and ``<!-- end -->``, which puts the paper's words beside ours.
+this. A page's table that has a stored table's name above it, in bold, gets its numbers. If it has a column "caught",
+each quantity has one line, which names the broken variants that its band catches. A table between
+``<!-- beside FIGURE -->`` and ``<!-- end -->`` puts the paper's words beside ours.
 """
 
 import csv
@@ -53,7 +54,54 @@ _LABELS = {
 }
 _LOGARITHMIC = {"kang-1": "x", "kang-pl": "xy", "hamm": "x", "pathak": "x", "bixler": "xy"}
 
-BESIDE: dict[str, list[tuple[str, str, str]]] = {
+_STEPS = "A3: lambda = 0.001, unit rows, eps = 0.5"
+_ALONG = "A4: lambda = 0.001, unit rows: from one eps to the next"
+_SIMILAR = "B3: PSGD minus GOP under the same sum of eta, eps = {}"
+_BETTER = "Local aggregation minus PSGD, eps = {}, records dealt at random"
+_WORSE = "B4: local aggregation, density exp(-n_(1) lambda eps/2 |x|_2), eps = 1"
+
+BESIDE: dict[str, list[tuple[str, ...]]] = {
+    "pathak-2010-2": [
+        *(
+            ("the even split does better than smaller n_(1)", _STEPS, f"{pair}, eps = 0.5")
+            for pair in ("15% minus even", "10% minus 15%")
+        ),
+        *(
+            ("error drops with eps for all splits, faster for the even one", _ALONG, f"{split}, eps = 0.05 minus 0.1")
+            for split in ("even", "15%", "10%")
+        ),
+        *(
+            ("it converges to that of w*, which is 0.1639", "lambda = 0.001, unit rows", f"{split}, eps = 5")
+            for split in ("even", "15%", "10%")
+        ),
+        ("w* + eta does much better than the aggregates", _STEPS, "even minus w* + eta, eps = 0.5"),
+        (
+            "its error equals that of w*, 0.1639, except for small eps",
+            "lambda = 0.001, unit rows",
+            "w* + eta, eps = 1",
+        ),
+    ],
+    "rajkumar-2012-1": [
+        *(
+            ("PSGD is similar to GOP", _SIMILAR.format(0.2), f"K = {K}", f"PSGD minus GOP, eps = 0.2, K = {K}")
+            for K in (5, 10, 15)
+        ),
+        *(
+            (
+                "PSGD is better than local aggregation for every K",
+                _BETTER.format(eps),
+                f"K = {K}",
+                f"local aggregation minus PSGD, eps = {eps}, K = {K}",
+            )
+            for eps in (0.1, 0.2)
+            for K in (5, 10, 15)
+        ),
+        *(
+            ("local aggregation gets worse with K and with the skew", _WORSE, pair, f"eps = 1, {pair}")
+            for pair in ("skew 2 minus even, K = 5", "even, K = 15 minus skew 2", "skew 3 minus even, K = 15")
+        ),
+        ("PSGD does not", _SIMILAR.format(0.2), "K = 15 minus 5", "PSGD, eps = 0.2, K = 15 minus 5"),
+    ],
     "bixler-4": [
         ("approximately 3000 iterations", "E1: iterations of plain descent", "mean"),
         (
@@ -89,7 +137,8 @@ BESIDE: dict[str, list[tuple[str, str, str]]] = {
         ("the same, if the norm is drawn from Exp(Delta/eps)", _KEEPS, "M = 20000, norm from Exp(Delta/eps)"),
     ],
 }
-"""A sentence of the paper; the stored table and row that it is held against. {} goes through the data sets."""
+"""A sentence of the paper; the stored table and row that it is held against, and what to call them, if not by the row's
+name. {} goes through the data sets."""
 _SETS = ("BC", "Credit", "Adult", "Bank", "KDD")
 
 GRIDS = {
@@ -168,6 +217,38 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
+_CAUGHT = "| | reached | error | band | caught | not seen |"
+
+
+def caught(rows: Iterable[Row]) -> str:
+    """Return one line for each quantity: its band, the broken variants outside it, and those that it cannot show."""
+    lines, quantities = [_CAUGHT, "|-|-:|-:|-|-|-|"], list[list[Row]]()
+    for row in rows:
+        if quantities and row.name.startswith(f"{quantities[-1][0].name}: "):
+            quantities[-1].append(row)
+        else:
+            quantities.append([row])
+    for right, *variants in quantities:
+        seen = [_mistake(right, row) for row in variants if row.broken]
+        powers = [row.power for row in variants if row.power is not None]
+        least = f" (power {_power(min(powers))})" if powers else ""
+        hidden = [f"{_mistake(right, row)} ({row.note.rpartition('power ')[2]})" for row in variants if not row.broken]
+        verdict = "" if right.holds else f" {right.verdict}"
+        lines.append(
+            f"| {_cell(right.name)} | {right.shown} | {right.shown_error} | {right.band}{verdict} "
+            f"| {'; '.join(seen)}{least} | {'; '.join(hidden)} |"
+        )
+    return "\n".join(lines)
+
+
+def _power(least: float) -> str:
+    return "1.000" if least == 1 else f"{least:.3f} or more"
+
+
+def _mistake(right: Row, row: Row) -> str:
+    return _cell(row.name.removeprefix(f"{right.name}: "))
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
@@ -176,12 +257,12 @@ def beside(stem: str) -> str:
     """Return the table of the paper's words and ours."""
     rows = {(row.table, row.name): row for row in stored(stem)}
     lines = ["| the paper | what is compared | here | standard error |", "|-|-|-:|-:|"]
-    for said, title, name in BESIDE[stem]:
+    for said, title, name, *label in BESIDE[stem]:
         sets = [one for one in _SETS if (title.format(one), name.format(one)) in rows]
         for one in sets if "{}" in title + name else ("",):
             row = rows[title.format(one), name.format(one)]
             shown = f"{one}: {name}" if "{}" in title else name.format(one)
-            lines.append(f"| {said} | {shown} | {row.shown} | {row.shown_error} |")
+            lines.append(f"| {_cell(said)} | {_cell(label[0] if label else shown)} | {row.shown} | {row.shown_error} |")
     return "\n".join(lines)
 
 
@@ -208,9 +289,11 @@ def filled(stem: str, page: str) -> str:
 
     def anew(found: re.Match[str]) -> str:
         name = found["name"].replace("\\*", "*").replace("\\|", "|")
-        return f"**{found['name']}**\n\n{table(by_name[name])}\n" if name in by_name else found[0]
+        of = caught if found["header"] == _CAUGHT else table
+        return f"**{found['name']}**\n\n{of(by_name[name])}\n" if name in by_name else found[0]
 
-    page = re.sub(r"^\*\*(?P<name>[^\n]+)\*\*\n\n\| \| reached [^\n]*\n(?:\|[^\n]*\n)*", anew, page, flags=re.MULTILINE)
+    pattern = r"^\*\*(?P<name>[^\n]+)\*\*\n\n(?P<header>\| \| reached [^\n]*)\n(?:\|[^\n]*\n)*"
+    page = re.sub(pattern, anew, page, flags=re.MULTILINE)
     for name in GRIDS:
         if (lines := grid(stem, name)).count("\n") > 1:
             page = _between(f"<!-- grid {name} -->", lines, page)

@@ -27,6 +27,7 @@ from masquerade_host.program import Program
 from masquerade_host.reporting import Reporting, reporting
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.run_files import holds_result
+from masquerade_host.seating import load_for
 from masquerade_host.state import state_folder
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
@@ -235,6 +236,7 @@ def _loaded_protocol(study: Study, me: str, state: Path | str | None, *, approve
         expect_same_code(state_folder(state), study, me)
     protocol = protocol_of(study)
     load_all(study, me, protocol.cost(study))
+    load_for(study)
     return protocol
 
 

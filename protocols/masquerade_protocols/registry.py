@@ -17,11 +17,11 @@ from masquerade_core.words import listed
 from masquerade_protocols.attempts import with_attempts
 from masquerade_protocols.entry import Protocol
 from masquerade_protocols.neighbouring import with_neighbours
-from masquerade_protocols.plugins import Plugin, plugin_named, plugin_names
 from masquerade_protocols.refusing import with_refusals, with_times
 
 if TYPE_CHECKING:
     from masquerade_core.learning.theorems import Theorem
+    from masquerade_protocols.plugins import Plugin
 
 __all__ = [
     "BASELINES",
@@ -114,7 +114,7 @@ They are in the laboratory, above this floor: nothing here imports them, and no 
 _OURS = frozenset({*PROTOCOLS, *MEASUREMENTS, *BASELINES})
 
 
-def plugin_of(study: Study) -> Plugin | None:
+def plugin_of(study: Study) -> "Plugin | None":
     """Return the protocol that a study names if it is another distribution's, without loading it; else None.
 
     Raises
@@ -123,7 +123,11 @@ def plugin_of(study: Study) -> Plugin | None:
         Two distributions have a protocol of this name.
     """
     name = study.study.protocol
-    return None if name in _OURS else plugin_named(name)
+    if name in _OURS:
+        return None
+    from masquerade_protocols.plugins import plugin_named
+
+    return plugin_named(name)
 
 
 def register(entry: Protocol) -> None:
@@ -151,6 +155,8 @@ def entry_named(name: str) -> Protocol:
     for known in (PROTOCOLS, MEASUREMENTS, BASELINES):
         if name in known:
             return known[name]
+    from masquerade_protocols.plugins import plugin_named, plugin_names
+
     if (plugin := plugin_named(name)) is not None:
         register(plugin.load())
         return entry_named(name)

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.ledger import Ledger
 from masquerade_host.state import StateFolder
+from masquerade_host.verifying import check_together, contradictions, read_folder
+from masquerade_protocols import protocol_of
 
-__all__ = ["ME", "known_of", "rows_of", "study_of"]
+__all__ = ["ME", "known_of", "promises_of", "rows_of", "study_of", "verdict_of"]
 
 STUDIES = ("done", "open")
 ME = "p1"
@@ -69,11 +72,39 @@ def rows_of(folder: Path) -> list[Entry]:
 
 
 def verdict_of(folder: Path) -> dict[str, Any]:
-    """Return what ``masquerade verify`` says of all folders of the finished run, without the places of files."""
-    said = _said("verify", *sorted((folder / "runs").iterdir()))
-    facts = ("run_id", "study_digest", "took_part", "result", "statement", "contradictions")
-    frames = {each["participant"]: each["frames"] for each in said["folders"]}
-    return {**{fact: said[fact] for fact in facts}, "proved": len(said["proved"]), "frames": frames}
+    """Return what the checks of ``masquerade verify`` find in all folders of the finished run.
+
+    The command also asks whether the statement is what its version computes, to the word. Words may change. What the
+    statement promises may not.
+    """
+    folders = [read_folder(path) for path in sorted((folder / "runs").iterdir())]
+    check_together(folders)
+    return {
+        "run_id": folders[0].transcript.run.hex(),
+        "study_digest": folders[0].study.digest().hex(),
+        "problems": {each.owner: each.problems for each in folders},
+        "contradictions": [each.words for each in contradictions(folders)],
+        "took_part": list(folders[0].took_part),
+        "frames": {each.owner: len(each.transcript.entries) for each in folders},
+        "promises": promises_of(
+            [claim.to_json() for claim in protocol_of(folders[0].study).statement(folders[0].study)]
+        ),
+    }
+
+
+def promises_of(rows: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """Return what each row of a statement promises, without its words."""
+    return [
+        [
+            *(row[key] for key in ("unit", "definition", "adversary")),
+            *(_digits(row[key]) for key in ("epsilon", "delta")),
+        ]
+        for row in rows
+    ]
+
+
+def _digits(value: float | None) -> str | None:
+    return None if value is None else f"{value:.9g}"
 
 
 def hash_of(rows: list[Entry]) -> str:

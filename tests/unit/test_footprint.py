@@ -13,8 +13,8 @@ import pytest
 
 from masquerade_core.special import __all__ as special
 from masquerade_core.study_files import load_study
-from masquerade_host.keyfiles import make_keys
 from masquerade_host.ledger import Ledger
+from masquerade_host.new_keys import make_keys
 from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from masquerade_party import approve
@@ -92,7 +92,7 @@ def test_the_laboratory_is_loaded_by_its_own_commands_alone(command: str) -> Non
 
 _REFUSED = """
 import sys
-from masquerade_core.data.auxiliary import load_study
+from masquerade_core.study_files import load_study
 from masquerade_core.errors import BadInput
 from masquerade_protocols import entry_named, protocol_of
 

@@ -25,7 +25,7 @@ from masquerade_host.state import StateFolder
 from masquerade_host.steps import Steps
 from masquerade_protocols import protocol_of
 from tests.frozen import ARCHIVES, unpacked
-from tests.frozen.known import ME, known_of, rows_of, study_of
+from tests.frozen.known import ME, known_of, rows_of, study_of, verdict_of
 from tests.frozen.models import FILE, NAMES, model_of
 from tests.wired import FakePartyLink
 
@@ -145,6 +145,14 @@ def test_one_bit_of_the_journal_is_damage(site: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(Damaged):
         rows_of(site)
+
+
+def test_one_changed_digit_of_a_result_is_a_problem(site: Path) -> None:
+    path = site / "runs" / "p1" / "model.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("1", "2", 1), encoding="utf-8")
+    problems = verdict_of(site)["problems"]
+    assert [who for who, found in problems.items() if found] == ["p1"]
 
 
 # --- Seeded models ------------------------------------------------------------------------

@@ -29,7 +29,8 @@ STEMS: list[str] = DRAW.there()
 
 
 def test_results_are_stored() -> None:
-    assert {"kang-1", "kang-2", "kang-pl", "hamm-2016-3", "bixler-4"} <= set(STEMS)
+    expected = {"kang-1", "kang-2", "kang-pl", "hamm-2016-3", "bixler-4", "pathak-2010-2", "rajkumar-2012-1"}
+    assert expected <= set(STEMS)
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -76,6 +77,28 @@ def test_a_page_shows_its_picture_which_is_drawn_from_the_stored_curves(stem: st
     assert "prefers-color-scheme: dark" in drawn
     DRAW.picture(stem, tmp_path / "new.svg")
     assert (tmp_path / "new.svg").read_text(encoding="utf-8") == drawn, f"python docs/reproduction/draw.py {stem}"
+
+
+@pytest.mark.parametrize("stem", ["pathak-2010-2", "rajkumar-2012-1", "rajkumar-2012-2"])
+def test_what_is_not_seen_has_too_little_power_and_what_is_caught_has_enough(stem: str) -> None:
+    for row in DRAW.stored(stem):
+        if row.note.startswith("not seen here: power "):
+            assert float(row.note.rpartition(" ")[2]) < 0.95
+        assert row.power is None or row.power >= 0.95
+
+
+def test_a_line_names_what_its_band_catches_and_what_it_cannot_see() -> None:
+    Row = DRAW.Row
+    rows = [
+        Row("t", "q", 0.5, 0.01, 0.4, 0.6),
+        Row("t", "q: a", 0.9, 0.01, 0.4, 0.6, True, power=1.0),
+        Row("t", "q: b*", 0.7, 0.01, 0.4, 0.6, True, power=0.987),
+        Row("t", "q: c", 0.5, 0.01, note="not seen here: power 0.03"),
+        Row("t", "r", 0.7, 0.01, 0.4, 0.6),
+    ]
+    first, second = DRAW.caught(rows).splitlines()[2:]
+    assert first == r"| q | 0.5000 | 0.0100 | 0.4 to 0.6 | a; b\* (power 0.987 or more) | c (0.03) |"
+    assert second == "| r | 0.7000 | 0.0100 | 0.4 to 0.6 OUTSIDE |  |  |"
 
 
 def test_curves_that_a_page_has_as_tables_are_the_stored_ones() -> None:
