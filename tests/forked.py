@@ -146,9 +146,6 @@ class Nursery:
 def _serve() -> None:
     from importlib import import_module
 
-    from masquerade_core.special import load_bare
-
-    load_bare()
     from masquerade_protocols.registry import PROTOCOLS
 
     for module in ("masquerade_curator.__main__", "masquerade_party.__main__", "masquerade_party._run"):

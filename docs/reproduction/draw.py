@@ -36,7 +36,7 @@ DRAWN = {
     "bixler-4": r"^Extra|against",
     "hamm-2016-3": r"M = 20000",
     "hamm-2016-4": r"M = 20000",
-    "kang-1": r"Figure 1: ",
+    "kang-1": r"Figure 1: (BC|Credit|Adult|Bank)",
     "kang-2": r"Figure 2: ",
     "rajkumar-2012-1": r"eps = 0\.2",
     "rajkumar-2012-2": r"eps = 0\.[12]",
@@ -110,6 +110,14 @@ BESIDE: dict[str, list[tuple[str, ...]]] = {
         ),
         ("within an average of 2.4% of one another, for an alpha that is not given", _REACHED, "losses apart by 2.4%"),
     ],
+    "kang-2": [
+        ("W and J are similar at u = 1", "C3: {}", "W(1) - J(1)"),
+        ("W and J are similar at u = 1", "The same differences: {}", "W(1) - J(1)"),
+        ("W is steady as u grows", "C3: {}", "W(1) - W(5)"),
+        ("W is steady as u grows", "The same differences: {}", "W(1) - W(9)"),
+        ("J falls rapidly", "C3: {}", "J(1) - J(5)"),
+        ("J falls rapidly", "The same differences: {}", "J(1) - J(9)"),
+    ],
     "kang-1": [
         (
             "W becomes better with epsilon",
@@ -129,8 +137,17 @@ BESIDE: dict[str, list[tuple[str, ...]]] = {
     ],
 }
 """A sentence of the paper; the stored table and row that it is held against, and what to call them, if not by the row's
-name. {} goes through the small data sets."""
-_SETS = ("BC", "Credit")
+name. {} goes through the data sets."""
+_SETS = ("BC", "Credit", "Adult", "Bank", "KDD")
+
+GRIDS = {
+    f"{name} over epsilon": (f"Figure 1: accuracy, {name}", r"(?P<row>.+), (?P<column>eps = .+)") for name in _SETS
+} | {
+    "the appendix over epsilon": (r"The appendix, (?P<column>m = \d+): .*", r"(?P<row>.+)"),
+    "the appendix over u": (r"The appendix, over u: (?P<column>.+)", r"(?P<row>.+)"),
+}
+"""Tables with a line and a column for each value, between ``<!-- grid NAME -->`` and ``<!-- end -->``: their tables and
+rows, as patterns."""
 
 
 def stored(stem: str) -> list[Row]:
@@ -240,10 +257,26 @@ def beside(stem: str) -> str:
     rows = {(row.table, row.name): row for row in stored(stem)}
     lines = ["| the paper | what is compared | here | standard error |", "|-|-|-:|-:|"]
     for said, title, name, *label in BESIDE[stem]:
-        for one in _SETS if "{}" in title + name else ("",):
+        sets = [one for one in _SETS if (title.format(one), name.format(one)) in rows]
+        for one in sets if "{}" in title + name else ("",):
             row = rows[title.format(one), name.format(one)]
             shown = f"{one}: {name}" if "{}" in title else name.format(one)
             lines.append(f"| {_cell(said)} | {_cell(label[0] if label else shown)} | {row.shown} | {row.shown_error} |")
+    return "\n".join(lines)
+
+
+def grid(stem: str, name: str) -> str:
+    """Return some stored tables as one: a line and a column for each value, and the standard error in brackets."""
+    tables, rows = GRIDS[name]
+    cells: dict[str, dict[str, str]] = {}
+    for row in stored(stem):
+        places = re.fullmatch(tables, row.table), re.fullmatch(rows, row.name)
+        if all(places):
+            found = {key: value for place in places if place for key, value in place.groupdict().items()}
+            cells.setdefault(found["row"], {})[found["column"]] = f"{row.shown} ({row.shown_error})"
+    columns = list(dict.fromkeys(column for line in cells.values() for column in line))
+    lines = [f"| | {' | '.join(columns)} |", f"|-|{'-:|' * len(columns)}"]
+    lines += [f"| {_cell(row)} | {' | '.join(line.get(one, '') for one in columns)} |" for row, line in cells.items()]
     return "\n".join(lines)
 
 
@@ -260,11 +293,18 @@ def filled(stem: str, page: str) -> str:
 
     pattern = r"^\*\*(?P<name>[^\n]+)\*\*\n\n(?P<header>\| \| reached [^\n]*)\n(?:\|[^\n]*\n)*"
     page = re.sub(pattern, anew, page, flags=re.MULTILINE)
-    begin = f"<!-- beside {stem} -->"
+    for name in GRIDS:
+        if (lines := grid(stem, name)).count("\n") > 1:
+            page = _between(f"<!-- grid {name} -->", lines, page)
+    return _between(f"<!-- beside {stem} -->", beside(stem), page) if stem in BESIDE else page
+
+
+def _between(begin: str, lines: str, page: str) -> str:
+    """Return a page with these lines between a mark and the next end."""
     if begin not in page:
         return page
     before, after = page.split(begin, 1)
-    return f"{before}{begin}\n\n{beside(stem)}\n\n<!-- end -->{after.split('<!-- end -->', 1)[1]}"
+    return f"{before}{begin}\n\n{lines}\n\n<!-- end -->{after.split('<!-- end -->', 1)[1]}"
 
 
 def there() -> list[str]:

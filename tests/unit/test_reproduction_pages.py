@@ -29,7 +29,8 @@ STEMS: list[str] = DRAW.there()
 
 
 def test_results_are_stored() -> None:
-    assert {"kang-1", "kang-pl", "hamm-2016-3", "bixler-4", "pathak-2010-2", "rajkumar-2012-1"} <= set(STEMS)
+    expected = {"kang-1", "kang-2", "kang-pl", "hamm-2016-3", "bixler-4", "pathak-2010-2", "rajkumar-2012-1"}
+    assert expected <= set(STEMS)
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -43,6 +44,27 @@ def test_a_page_s_tables_are_the_stored_results(stem: str) -> None:
     wrong = page.replace(f"| {row.value:.4f} |", "| 0.1234 |")
     assert wrong != page
     assert DRAW.filled(stem, wrong) != wrong
+
+
+def test_a_grid_has_every_stored_value_with_its_error() -> None:
+    page = (HERE / "kang.md").read_text(encoding="utf-8")
+    for stem, names in (
+        ("kang-1", ("Adult over epsilon", "the appendix over epsilon")),
+        ("kang-2", ("the appendix over u",)),
+    ):
+        for name in names:
+            tables, rows = DRAW.GRIDS[name]
+            shown = DRAW.grid(stem, name)
+            assert shown in page
+            found = [
+                f"{row.shown} ({row.shown_error})"
+                for row in DRAW.stored(stem)
+                if re.fullmatch(tables, row.table) and re.fullmatch(rows, row.name)
+            ]
+            assert sorted(found) == sorted(re.findall(r"(?<=\| )\S+ \([^)]*\)", shown))
+            assert len(found) >= 30
+            wrong = page.replace(found[0], "0.1234 (0.0001)")
+            assert DRAW.filled(stem, wrong) == page != wrong
 
 
 @pytest.mark.parametrize("stem", STEMS)
