@@ -314,7 +314,7 @@ def test_half_of_the_noise_is_half_of_each_method_s(directory: Path, monkeypatch
         asked.append((sds, rest[3]))
         return local_descents(parts, sds, *rest, **more)
 
-    monkeypatch.setattr(kang_cells, "local_descents", noted)
+    monkeypatch.setattr(kang_runs, "local_descents", noted)
     setting = Setting(m=4, rounds=3)
     folder = directory / kang_data.SMALL["BC"][0]
     cells = over_u(("BC", folder), setting, (1, 5), (0,), 2, "seed", half=True)
@@ -355,7 +355,7 @@ def test_figure_2_s_method_that_is_not_where_the_other_program_has_it_is_seen(
     methods = ("W own", "U min", "U", "W half", "J half", "C half", *map("{} none".format, "WJC"))
     others = {f"{method}, u = {u}": 0.99 for method in methods for u in (1, 5)}
     rng = np.random.default_rng(1)
-    cells: kang_cells.Cells = {
+    cells: kang_runs.Cells = {
         point: level + 1e-3 * rng.standard_normal((20, 5, 2)) for point, level in (expected | others | levels).items()
     }
     rows = kang._compared("BC", Found(cells, "u"))
