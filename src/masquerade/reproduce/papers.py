@@ -116,7 +116,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
     "hamm-2016": {
         "2": Figure(
             hamm_figure_2,
-            10,
+            20,
             2016,
             "UCI HAR's train and test folders",
             title="votes of 1,000 parties, six activities",
@@ -134,7 +134,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
         ),
         "4": Figure(
             hamm_figure_4,
-            10,
+            20,
             2016,
             optional="the malicious URLs' Day0.svm to Day19.svm",
             title="the same on a stand-in for malicious URLs, or on their own files",
