@@ -101,7 +101,7 @@ def test_a_figure_s_tables_are_not_filled_from_another_one_s_results() -> None:
     filled = DRAW.filled("hamm-2016-3", wrong)
     others = "<!-- tables hamm-2016-4 -->"
     assert filled.split(others)[1] == wrong.split(others)[1]
-    assert filled.split(others)[0] != wrong.split(others)[0]
+    assert filled.split(others)[0] != wrong.split(others, maxsplit=1)[0]
 
 
 def test_what_stands_beside_the_paper_s_words_is_a_stored_number() -> None:
