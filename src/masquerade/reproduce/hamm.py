@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.reproduce.bands import Report, Row, mean_and_error
-from masquerade.reproduce.hamm_points import Point, in_place, norm_rows, parted, point_rows
+from masquerade.reproduce.hamm_points import EXP, HALF, NO_NOISE, Point, in_place, norm_rows, parted, point_rows
 from masquerade.reproduce.hamm_public import projected_publicly, public_rows
 from masquerade.reproduce.hamm_runs import (
     CLASSES,
@@ -57,9 +57,24 @@ _PAPER_UNDER_NOISE = {
     ("soft", 1.0): "the paper: as good as indiv, .47",
     ("avg", 1.0): "the paper: as good as indiv, .47",
 }
-_HIDDEN: dict[str, tuple[str, ...]] = {}
-"""The mistakes that a band cannot show."""
-_HIDDEN_BESIDE: dict[str, tuple[str, ...]] = {}
+_SOFT, _AVG = in_place("soft"), in_place("avg")
+_HIDDEN: dict[str, tuple[str, ...]] = {
+    "soft": (in_place("vote"),),  # their difference within a trial shows it
+    "soft, published, 1/eps = 0.001": (_AVG,),
+    "soft, published, 1/eps = 0.003": (_AVG,),
+    "soft, published, 1/eps = 0.01": (_AVG,),
+    "soft, published, 1/eps = 0.1": (HALF, in_place("vote"), _AVG, "vote's Delta", "avg's Delta"),
+    "soft, published, 1/eps = 1": (HALF, in_place("vote"), _AVG, "vote's Delta", "avg's Delta"),
+    "avg, published, 1/eps = 0.003": (_SOFT,),
+    "avg, published, 1/eps = 1": (HALF, in_place("vote"), _SOFT, "vote's Delta"),
+    "avg, tight, 1/eps = 0.1": (NO_NOISE, HALF, EXP, _SOFT),
+    "avg, tight, 1/eps = 0.3": (_SOFT,),
+    "avg, tight, 1/eps = 1": (_SOFT,),
+    "vote, published, 1/eps = 0.1": (HALF, _SOFT, _AVG, "the tight Delta", "avg's Delta"),
+}
+"""The mistakes that a band shows too seldom."""
+_HIDDEN_BESIDE = {"vote": (_SOFT,), "soft": (in_place("vote"), _AVG)}
+"""Those that the distance from the paper cannot show."""
 
 _WITHOUT = "D1: test accuracy without noise"
 _BESIDE = "D1: test accuracy without noise, minus the paper's"
