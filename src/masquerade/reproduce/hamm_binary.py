@@ -54,7 +54,16 @@ _HIDDEN_3 = {
     "M = 20000: avg, tight, 1/eps = 100": (_VOTE, _SOFT),
     "M = 5000: soft, published, 1/eps = 0.1": (_VOTE, _AVG),
 }
-_HIDDEN_4: dict[str, tuple[str, ...]] = {}
+_HIDDEN_4 = {
+    "M = 20000: soft, published, 1/eps = 0.3": (_AVG,),
+    "M = 20000: soft, published, 1/eps = 1": (_AVG,),
+    "M = 20000: soft, published, 1/eps = 10": (HALF, _VOTE, _AVG, "vote's Delta"),
+    "M = 20000: avg, published, 1/eps = 0.3": (_SOFT,),
+    "M = 20000: avg, published, 1/eps = 1": (_SOFT,),
+    "M = 20000: vote, published, 1/eps = 0.001": (HALF, _SOFT, _AVG),
+    "M = 20000: avg, tight, 1/eps = 100": (_SOFT,),
+    "M = 5000: soft, published, 1/eps = 0.1": (_AVG,),
+}
 """The mistakes that a band shows too seldom."""
 _NEAR = 0.01  # of an accuracy: "nearly as well as"
 _STAND_IN = (196_000, 200_000)
