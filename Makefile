@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system soak audit compose check bench wheel release bundle docs lock clean
+.PHONY: help demo test test-system mutants soak audit compose check bench wheel release bundle docs lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-whitened
@@ -22,6 +22,9 @@ test: $(DEV) ## unit, property and vector tests (ARGS="-k name")
 
 test-system: $(DEV) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest tests/system tests/kills $(ARGS)
+
+mutants: $(DEV) ## plants bugs in a copy of the program; the tests must show each (ARGS="--jobs 2 drawn")
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 soak: $(DEV) ## random kills of processes, and more schedules of faults than the tests have (SOAK_SECONDS=600)
 	KILL_SEED=$$(date +%s) KILL_RUNS=12 $(BIN)/python -m pytest tests/kills

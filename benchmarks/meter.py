@@ -321,15 +321,13 @@ class MeteredTable(Table):
         seats: type[MeteredSeat] = MeteredSeat,
         study: Study | None = None,
         silent: Mapping[str, Silence] | None = None,
-        groups: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        super().__init__(names, study=study, silent=silent, groups=groups)
+        super().__init__(names, study=study, silent=silent)
         self._seats = seats
         self.meter = Meter() if meter is None else meter
         self.sent: dict[tuple[str, str], list[int]] = defaultdict(list)
         self.bodies: dict[tuple[str, str], bytes] = {}
         self._endpoints = self._metered(self._endpoints)
-        self._fronts = self._metered(self._fronts)
 
     def _metered(self, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:
         return {
@@ -338,7 +336,7 @@ class MeteredTable(Table):
 
     def seat(self, name: str, meter: Meter | None = None) -> Seat:
         """Return a new seat, with this table's meter or another one."""
-        seat = self._seats(name, self.names, self.groups_of(name))
+        seat = self._seats(name, self.names)
         seat.meter = self.meter if meter is None else meter
         return seat
 

@@ -25,8 +25,7 @@ from masquerade_core.seat import Effect, Join, Once, Seat
 from masquerade_core.shown import coin_of, shown_to
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_protocols.blocks.masked_sum import MaskedPartySums
-from masquerade_protocols.blocks.survivors import Survivors
+from masquerade_protocols.blocks.masked_sum import MaskedPartySums, Survivors
 
 SIZES = 100, 1000, 20_000
 TURNS = 60

@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks.site_sessions import free_port, study_of
 from masquerade_core.study import CHARLIE
-from masquerade_host.keyfiles import make_keys
 from masquerade_host.ledger import Ledger
+from masquerade_host.new_keys import make_keys
 from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from masquerade_party import approve

@@ -28,7 +28,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.classifiers import Classifier, Linear, cast_votes
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import Ciphertexts
+from masquerade_core.wire.ciphertexts import Ciphertexts
 
 __all__ = ["Figures", "count_votes"]
 

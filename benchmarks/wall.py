@@ -20,18 +20,19 @@ import zmq
 from benchmarks.relay import DelayingRelay
 from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying, some_vector
 from masquerade_core.crypto.paillier import SecretKey, ShortPool
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
+from masquerade_core.study_files import load_study
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.debits import Debits
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
 from masquerade_host.journal_file import SqliteJournal
-from masquerade_host.keyfiles import Keys, load_keys, make_keys
+from masquerade_host.keyfiles import Keys, load_keys
 from masquerade_host.ledger import Ledger
+from masquerade_host.new_keys import make_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
 from masquerade_host.state import StateFolder

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade import originals
 from masquerade.datasets import breast_cancer, shares, shuffled
-from masquerade.originals import Table
-from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.study import Study
+from masquerade_core.study_files import read_study_text
+from masquerade_lab import originals
+from masquerade_lab.originals import Table
 
 HERE = Path(__file__).parent
 PARTY = "party"

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from masquerade.draft import Draft
-from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.study import Study
+from masquerade_core.study_files import read_study_text
 from masquerade_protocols import DEFAULT_PROTOCOL, entry_named
 
 HERE = Path(__file__).parent

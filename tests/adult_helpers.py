@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from masquerade.codebook import split_levels
-from masquerade.originals import ADULT_COLUMNS
 from masquerade.own_table import read_own
+from masquerade_lab.originals import ADULT_COLUMNS
 from tests.pages import ROOT, Page
 
 CODEBOOK = ROOT / "examples" / "adult" / "codebook.csv"

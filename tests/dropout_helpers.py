@@ -14,9 +14,9 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table
-from masquerade_protocols.blocks import masked_messages as messages
+from masquerade_protocols.blocks import masked_sum as messages
 from masquerade_protocols.blocks import masked_sum as ms
-from masquerade_protocols.blocks.survivors import Outcome
+from masquerade_protocols.blocks.masked_sum import Outcome
 from tests.helpers import tell_each
 from tests.masked_helpers import under_masks
 from tests.protocol_helpers import make_study

@@ -13,7 +13,7 @@ from masquerade.exports.onnx_file import to_onnx
 from masquerade.exports.provenance import Provenance
 from masquerade.exports.skops_file import to_skops
 from masquerade_core.data.schema import Encoder
-from masquerade_core.model import SavedModel
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature, Label, Study
 
 Columns = dict[str, NDArray[Any]]

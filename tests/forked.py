@@ -139,12 +139,12 @@ class Nursery:
 
 
 def _serve() -> None:
-    from importlib import import_module  # noqa: PLC0415  these modules are for this process alone
+    from importlib import import_module
 
-    from masquerade_core.special import load_bare  # noqa: PLC0415  as a party's process does, before all else
+    from masquerade_core.special import load_bare
 
     load_bare()
-    from masquerade_protocols.registry import PROTOCOLS  # noqa: PLC0415
+    from masquerade_protocols.registry import PROTOCOLS
 
     for module in ("masquerade_curator.__main__", "masquerade_party.__main__", "masquerade_party._run"):
         import_module(module)
@@ -185,9 +185,9 @@ def _be(module: str, arguments: list[str], folder: str, files: str, *, stands: b
 
 
 def _main(module: str, arguments: list[str]) -> int:
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
-    from masquerade_host.process import main  # noqa: PLC0415
+    from masquerade_host.process import main
 
     try:
         return int(main(import_module(f"{module}.__main__").app, arguments, module) or 0)
@@ -196,8 +196,8 @@ def _main(module: str, arguments: list[str]) -> int:
 
 
 def _stand_before_the_end() -> None:
-    from masquerade_host.journal import FINISHED  # noqa: PLC0415
-    from masquerade_host.journal_file import SqliteJournal  # noqa: PLC0415
+    from masquerade_host.journal import FINISHED
+    from masquerade_host.journal_file import SqliteJournal
 
     ends = SqliteJournal.end
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, softmax
 
-from masquerade.originals import har
-from masquerade.reproduce import PAPERS, hamm, hamm_binary
-from masquerade.reproduce.hamm_binary_runs import BinaryRecords
-from masquerade.reproduce.hamm_data import connections, stand_in
-from masquerade.reproduce.hamm_points import Point
+from masquerade_lab.originals import har
+from masquerade_lab.reproduce import PAPERS, hamm, hamm_binary
+from masquerade_lab.reproduce.hamm_binary_runs import BinaryRecords
+from masquerade_lab.reproduce.hamm_data import connections, stand_in
+from masquerade_lab.reproduce.hamm_points import Point
 
 _Array = NDArray[np.float64]
 _Indices = NDArray[np.intp]

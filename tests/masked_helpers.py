@@ -11,7 +11,7 @@ from masquerade_core.crypto.masks import Words
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_protocols.blocks import masked_messages as messages
+from masquerade_protocols.blocks import masked_sum as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from tests.helpers import tell_each
 from tests.protocol_helpers import make_study

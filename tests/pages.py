@@ -6,6 +6,11 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import typer
+
+from masquerade.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,3 +85,16 @@ def defined_tests(files: str = "test_*.py") -> frozenset[str]:
         for path in (ROOT / "tests").rglob(files)
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     )
+
+
+def every_command() -> dict[str, Any]:
+    """Each command by its words, such as ``study new``; those that ``--help`` does not list are hidden."""
+    top: Any = typer.main.get_command(app)
+    found: dict[str, Any] = {}
+    for name in top.list_commands(None):
+        command = top.get_command(None, name)
+        inner = getattr(command, "commands", None)
+        if inner is None or command.invoke_without_command:
+            found[name] = command
+        found |= {f"{name} {verb}": under for verb, under in (inner or {}).items()}
+    return found

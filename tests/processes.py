@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.keyfiles import Keys, make_keys
+from masquerade_core.study_files import load_study
+from masquerade_host.keyfiles import Keys
 from masquerade_host.ledger import Ledger
+from masquerade_host.new_keys import make_keys
 from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from masquerade_party import approve
@@ -158,7 +159,7 @@ class Machines:
         return self.folder / "state" / name
 
     def approve(self, name: str, study: Path | None = None, key: Path | None = None, data: Path | None = None) -> None:
-        """Stand in for a party's person: give it a budget, and say yes where the study can be approved of at all."""
+        """Stand in for a party's person: give it a budget, and say yes where the study can be approved at all."""
         folder, path = StateFolder(self.state(name)), study or self.folder / "study.toml"
         if not folder.ledger.exists():
             Ledger.init(folder.made(), DEFAULT_POPULATION, 10_000.0, 0.5, by="a test").close()

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.model import Model, Shares
+from masquerade_core.model import Model
 from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.saved_model import Shares
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.table import Table
 from masquerade_protocols.in_memory import run_in_memory
@@ -84,7 +85,7 @@ class Run:
     @property
     def shares(self) -> Shares:
         """What was published."""
-        assert self.model.shares is not None
+        assert isinstance(self.model.shares, Shares)
         return self.model.shares
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from masquerade_core.data.auxiliary import load_study
+from masquerade_core.study_files import load_study
 from tests.face_helpers import Shell, records, write_csv
 from tests.host_helpers import free_port
 from tests.pages import ROOT, Page
@@ -64,7 +64,7 @@ class Site:
         return answer.out.strip()
 
     def get_studies(self, shell: Shell, own: str) -> None:
-        """Let the coordinator write the studies and the others approve of the first, once this site's key is known."""
+        """Let the coordinator write the studies and the others approve the first, once this site's key is known."""
         keys = {name: self._tell(shell, "keys", "new", self.elsewhere / f"{name}.key") for name in (*OTHERS, "charlie")}
         who = ["--curator-key", keys["charlie"], "--party", f"north={own}"]
         who += [word for name in OTHERS for word in ("--party", f"{name}={keys[name]}")]

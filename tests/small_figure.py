@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from masquerade.cli import main
-from masquerade.reproduce.bands import Report, Row
-from masquerade.reproduce.panels import Panel, Series
-from masquerade.reproduce.papers import PAPERS, Figure
-from masquerade.reproduce.tasks import RunTasks, Task
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.reproduce.bands import Report, Row
+from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.papers import PAPERS, Figure
+from masquerade_lab.reproduce.tasks import RunTasks, Task
 
 TASKS = 6
 SLOW = "SMALL_FIGURE_SECONDS"

@@ -20,13 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.auxiliary import Auxiliary, load_study
+from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
-from masquerade_core.model import model_from_json
+from masquerade_core.saved_model import model_from_json
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study_files import load_study
 from masquerade_core.wire.codec import unpack_plain
-from masquerade_host.keyfiles import Keys, make_keys
+from masquerade_host.keyfiles import Keys
+from masquerade_host.new_keys import make_keys
 from tests.forked import Forked, Nursery
 from tests.host_helpers import free_port
 from tests.processes import Machines

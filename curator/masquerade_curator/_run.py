@@ -1,62 +1,55 @@
 """Charlie's process: it listens, serves the run, and writes the results."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from masquerade_core.data.auxiliary import load_study
-from masquerade_core.data.loading import load_csv
-from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.trace import objective_at, objective_trace
-from masquerade_core.model import Model, error_on
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study_files import load_study
+from masquerade_curator.options import CuratorOptions
 from masquerade_host.charlie_session import CharlieSession
 from masquerade_host.driver import run_role
 from masquerade_host.journal import FINISHED
 from masquerade_host.journal_file import journal_of
 from masquerade_host.keyfiles import load_keys
 from masquerade_host.program import Program
+from masquerade_host.reporting import Reporting, reporting
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.run_files import holds_result
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.transport import CharlieSocket
 from masquerade_protocols import protocol_of
 from masquerade_protocols.blame import check_evidence
-from masquerade_protocols.rehearsing import rehearsed
+from masquerade_protocols.rehearsing import load_all, rehearsed
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from masquerade_curator._testing import PublicTests
 
-_LIVE = 1_000_000  # numbers in a test set; the objective of a larger one is computed only after the run
+__all__ = ["run", "run_with"]
 
 
-class _Curve:
-    """An observer that adds the objective on the public test set to every report of progress.
+def run_with(options: CuratorOptions, *, show: Observer | None = None) -> Path:
+    """Do what :func:`run` does with the options of a command, and report it as these want it.
 
     Parameters
     ----------
-    observe : Observer
-        Gets all events.
-    tests : Dataset or None
-        The public test set.
-    study : Study
+    options : CuratorOptions
+    show : Observer, optional
+        Is told what happens in place of stderr.
     """
-
-    def __init__(self, observe: Observer, tests: Dataset | None, study: Study) -> None:
-        self._observe = observe
-        self._tests = tests if tests is not None and tests.X.size <= _LIVE else None
-        self._study = study
-        self.session: CharlieSession | None = None
-
-    def __call__(self, event: str, /, **fields: str | float) -> None:
-        """Pass an event on. After one of progress, report the objective as well."""
-        self._observe(event, **fields)
-        if event != "progress" or self._tests is None or self.session is None or not self.session.iterates:
-            return
-        done, w = self.session.iterates[-1]
-        if w:
-            value = objective_at(w, self._tests, self._study)
-            self._observe("objective", done=done, total=fields["total"], message=f"{value:.6g}")
+    with reporting(Reporting(options.log_file, options.log_level, options.metrics), show=show) as observe:
+        return run(
+            options.study,
+            options.key,
+            out=options.out,
+            test=options.test,
+            listen=options.listen,
+            state=options.state,
+            journal=not options.no_journal,
+            observe=observe,
+        )
 
 
 def run(
@@ -102,19 +95,21 @@ def run(
             f"{key_path} is the key of {owner}, but this process is Charlie", "give the key of the study's [curator]"
         )
     protocol.check_test(given=test is not None)
-    tests = load_csv(test, study, need_label=False) if test is not None else None
+    testing = None if test is None else _testing(test, study, observe)
     roster = {party.name: party.key.curve for party in study.parties}
-    curve = _Curve(observe, tests, study)
-    session = curve.session = CharlieSession(
+    load_all(study, CHARLIE, protocol.cost(study))
+    session = CharlieSession(
         study,
         keys,
         lambda: CharlieSocket(listen or study.address, keys, roster),
         version=protocol.version,
-        observe=curve,
+        observe=observe if testing is None else testing.observe,
         forecast=protocol.cost(study).forecast(study),
         program=Program.here(protocol.parameters.__module__),
     )
     path = Path(out or default_directory(study, CHARLIE)) / RESULT
+    if testing is not None:
+        testing.session = session
     with journal_of(study, CHARLIE, keys, state, keep=journal) as kept:
         if not holds_result(path.parent, kept.finished):
             rehearsed(study, protocol.cost(study), joined=kept.joined)
@@ -122,14 +117,18 @@ def run(
                 shared = {"auxiliary": auxiliary} if protocol.auxiliary else {}
                 role = protocol.charlie(Seat(CHARLIE, study.names), study, **shared)
                 release = run_role(role, session, SystemRng(), journal=kept)
-                metrics = {}
-                if tests is not None and isinstance(release, Model):
-                    metrics["test_error"] = error_on(release, tests)
                 statement = [claim.to_json() for claim in protocol.statement(study)]
+                metrics = {} if testing is None else testing.metrics(release)
                 result = summarize(session, statement, metrics, release)
-                if rounds := objective_trace(session.iterates, tests, study):
+                if testing is not None and (rounds := testing.rounds()):
                     result["rounds"] = rounds
                 directory.record(release.files(study, session.run), result)
                 kept.end(FINISHED, session.run)
     observe("done", result=str(path))
     return path
+
+
+def _testing(test: Path | str, study: Study, observe: Observer) -> "PublicTests":
+    from masquerade_curator._testing import PublicTests
+
+    return PublicTests.read(test, study, observe)

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 from masquerade.cli import run
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
+from masquerade_core.study_files import load_study
 
 _NEW = (
     "study new --output study.toml --throwaway-keys --party north --party south --min-records 20 "

@@ -83,7 +83,8 @@ def refuse_networks(app: Sphinx, failed: Exception | None) -> None:
 def help_of_commands() -> Iterator[str]:
     """Yield the lines of Markdown that describe every command, with those of its groups."""
     top: Any = typer.main.get_command(program)
-    for name, command in sorted(top.commands.items()):
+    for name in sorted(top.list_commands(None)):
+        command = top.get_command(None, name)
         inner = getattr(command, "commands", None)
         if inner is None or command.invoke_without_command:
             yield from _help(f"masquerade {name}", command)

@@ -1,4 +1,4 @@
-"""A person approves of a study before anything is sent: what leaves, who must not collude, what it costs."""
+"""A person approves a study before anything is sent: what leaves, who must not collude, what it costs."""
 
 import sys
 import textwrap
@@ -24,14 +24,14 @@ def ask(words: str) -> None:
     """
     if not sys.stdin.isatty():
         raise RefusedLocally(
-            "nobody can be asked to approve of this study: standard input is not a terminal",
-            "approve of it beforehand with 'masquerade approve STUDY', and start with --approved",
+            "nobody can be asked to approve this study: standard input is not a terminal",
+            "approve it beforehand with 'masquerade approve STUDY', and start with --approved",
         )
     sys.stderr.write(words)
     sys.stderr.write("\nTake part? Type yes to agree: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() != "yes":
-        raise RefusedLocally("you did not approve of this study, so nothing was sent", "type yes to take part")
+        raise RefusedLocally("you did not approve this study, so nothing was sent", "type yes to take part")
 
 
 def confirm(study: Study, typed: str) -> None:

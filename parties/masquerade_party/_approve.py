@@ -6,10 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.queries import data_at
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study_files import load_study
 from masquerade_host.approvals import Approval
 from masquerade_host.keyfiles import load_keys
 from masquerade_party._approval import ask, confirm, in_words

@@ -3,13 +3,11 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.cluster import Cluster
-from masquerade_core.data.dask_records import DaskRecords, count_cells
 from masquerade_core.data.holdout import split
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import Records
@@ -21,7 +19,17 @@ from masquerade_host.stats import Observer
 from masquerade_protocols import Protocol
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 
-__all__ = ["read_records", "says_the_same", "sizes_of", "tell_the_owner"]
+if TYPE_CHECKING:
+    from masquerade_core.data.cluster import Cluster
+
+__all__ = ["cluster_at", "read_records", "says_the_same", "sizes_of", "tell_the_owner"]
+
+
+def cluster_at(address: str, patience: float) -> "Cluster":
+    """Return a connection with the site's Dask scheduler; ``patience`` is in seconds."""
+    from masquerade_core.data.cluster import Cluster
+
+    return Cluster(address, patience)
 
 
 def read_records(
@@ -30,7 +38,7 @@ def read_records(
     study: Study,
     me: str,
     stream: Path | str | None = None,
-    cluster: Cluster | None = None,
+    cluster: "Cluster | None" = None,
 ) -> Any:
     """Read and check a party's records, as a protocol needs them.
 
@@ -74,7 +82,9 @@ def read_records(
     return data
 
 
-def _on_cluster(protocol: Protocol, cluster: Cluster, path: Path | str, study: Study) -> Any:
+def _on_cluster(protocol: Protocol, cluster: "Cluster", path: Path | str, study: Study) -> Any:
+    from masquerade_core.data.dask_records import DaskRecords, count_cells
+
     if protocol.records.grid_of is not None:
         return count_cells(cluster, path, study, protocol.records.grid_of(study))
     if not protocol.streams:

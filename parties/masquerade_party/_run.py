@@ -4,18 +4,17 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from masquerade_core.data.auxiliary import Auxiliary, load_study
-from masquerade_core.data.cluster import Cluster
+from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.classifiers import Classifier, named
 from masquerade_core.model import Model
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study_files import load_study
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role, telling_of_damage
 from masquerade_host.journal import FINISHED, Journal
@@ -25,20 +24,53 @@ from masquerade_host.party_ends import not_confirmed
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
 from masquerade_host.program import Program
-from masquerade_host.proxy import Proxy
+from masquerade_host.reporting import Reporting, reporting
 from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
 from masquerade_host.run_files import holds_result
+from masquerade_host.seating import load_for
 from masquerade_host.state import state_folder
 from masquerade_host.stats import Observer, quiet
 from masquerade_party._approval import ask, in_words
 from masquerade_party._attempt import LedgerAttempt
-from masquerade_party._records import read_records, says_the_same, sizes_of, tell_the_owner
+from masquerade_party._records import cluster_at, read_records, says_the_same, sizes_of, tell_the_owner
 from masquerade_party._site import Site, budget_in_words, code_of, expect_same_code, login_name
+from masquerade_party.options import PartyOptions
 from masquerade_protocols import Protocol, protocol_of
 from masquerade_protocols.blame import check_evidence
-from masquerade_protocols.rehearsing import rehearsed
+from masquerade_protocols.rehearsing import load_all, rehearsed
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from masquerade_core.learning.classifiers import Classifier
+    from masquerade_host.proxy import Proxy
+
+__all__ = ["run", "run_with"]
+
+
+def run_with(options: PartyOptions, *, show: Observer | None = None) -> Path:
+    """Do what :func:`run` does with the options of a command, and report it as these want it.
+
+    Parameters
+    ----------
+    options : PartyOptions
+    show : Observer, optional
+        Is told what happens in place of stderr.
+    """
+    with reporting(Reporting(options.log_file, options.log_level, options.metrics), show=show) as observe:
+        return run(
+            options.study,
+            options.data,
+            options.key,
+            classifier=options.classifier,
+            out=options.out,
+            state=options.state,
+            population=options.population,
+            approved=options.approved,
+            proxy=options.proxy,
+            journal=not options.no_journal,
+            stream=options.stream,
+            dask=options.dask,
+            observe=observe,
+        )
 
 
 def run(
@@ -46,7 +78,7 @@ def run(
     data_path: Path | str,
     key_path: Path | str,
     *,
-    classifier: Classifier | str | None = None,
+    classifier: "Classifier | str | None" = None,
     out: Path | str | None = None,
     state: Path | str | None = None,
     population: str | None = None,
@@ -77,7 +109,7 @@ def run(
     population : str, optional
         On whose budget the run counts; by default that of the approval, of the policy or of the records.
     approved : bool
-        Whether nobody is asked. Then a person must have approved of exactly this study before, and the records must be
+        Whether nobody is asked. Then a person must have approved exactly this study before, and the records must be
         known to the ledger or named by the policy. Otherwise the process asks at the terminal.
     proxy : str, optional
         The way out of this network, ``http://host:port`` or ``socks5://host:port``. No variable of the environment is
@@ -98,13 +130,13 @@ def run(
     found = data_at(data_path)
     study, auxiliary = load_study(study_path)
     keys = load_keys(key_path)
-    way_out = None if proxy is None else Proxy.parse(proxy)
+    way_out = None if proxy is None else _way_out(proxy)
     me = study.name_of(keys.public)
     if me == CHARLIE:
         raise BadInput(
             f"{key_path} is Charlie's key, but this process is a party", "give the key of one of the parties"
         )
-    protocol = _approved_protocol(study, me, state) if approved else protocol_of(study)
+    protocol = _loaded_protocol(study, me, state, approved=approved)
     role = _role(protocol, auxiliary, classifier)
     site = Site(state, study, me)
     approval = site.approval(population) if approved else None
@@ -123,7 +155,7 @@ def run(
         ExitStack() as cleanup,
         closing(site.ledger()) as ledger,
     ):
-        cluster = None if dask is None else cleanup.enter_context(Cluster(dask, study.study.deadline_seconds))
+        cluster = None if dask is None else cleanup.enter_context(cluster_at(dask, study.study.deadline_seconds))
         data = read_records(protocol, data_path, study, me, stream, cluster)
         tell_the_owner(data, observe)
         chosen = population if approval is None else approval.population
@@ -192,13 +224,23 @@ def _end(journal: Journal, session: PartySession, folder: Path, *, again: bool) 
         raise not_confirmed(error, folder, again=goes_on)
 
 
-def _approved_protocol(study: Study, me: str, state: Path | str | None) -> Protocol:
-    """Return a study's protocol, of which a person has approved as it is installed now."""
-    expect_same_code(state_folder(state), study, me)
-    return protocol_of(study)
+def _way_out(proxy: str) -> "Proxy":
+    from masquerade_host.proxy import Proxy
+
+    return Proxy.parse(proxy)
 
 
-def _role(protocol: Protocol, auxiliary: Auxiliary | None, classifier: Classifier | str | None) -> Callable[..., Any]:
+def _loaded_protocol(study: Study, me: str, state: Path | str | None, *, approved: bool) -> Protocol:
+    """Return a study's protocol, with all that its run needs; if ``approved``, as a person has approved of it."""
+    if approved:
+        expect_same_code(state_folder(state), study, me)
+    protocol = protocol_of(study)
+    load_all(study, me, protocol.cost(study))
+    load_for(study)
+    return protocol
+
+
+def _role(protocol: Protocol, auxiliary: Auxiliary | None, classifier: "Classifier | str | None") -> Callable[..., Any]:
     """Return the party's role, with what it takes besides the records."""
     role = partial(protocol.party, auxiliary=auxiliary) if protocol.auxiliary else protocol.party
     if classifier is None:
@@ -207,4 +249,6 @@ def _role(protocol: Protocol, auxiliary: Auxiliary | None, classifier: Classifie
         raise BadInput(
             f"{protocol.name} trains the study's own classifier and takes no other", "leave --classifier out"
         )
+    from masquerade_core.learning.classifiers import named
+
     return partial(role, classifier=named(classifier) if isinstance(classifier, str) else classifier)

@@ -52,9 +52,9 @@ def expect_same_code(state: StateFolder, study: Study, me: str) -> None:
     found, now = find_approval(state, study, me), code_of(study)
     if found is not None and found.code != now:
         raise RefusedLocally(
-            f"{found.who} approved of this study with the protocol {study.study.protocol} of "
+            f"{found.who} approved this study with the protocol {study.study.protocol} of "
             f"{found.code or 'this program'}, and what is installed now is {now or 'this program'}",
-            "install what was approved of, or approve of the study again",
+            "install what was approved, or approve the study again",
         )
 
 
@@ -107,14 +107,14 @@ class Site:
         Raises
         ------
         RefusedLocally
-            There is none, or it counts on the budget of another population than the one given.
+            There is none, or it charges the budget of another population than the one given.
         """
         found = need_approval(self.state, self.study, self.me)
         if population not in {None, found.population}:
             raise RefusedLocally(
-                f"{found.who} approved of this study on the budget of the population {found.population!r}, but "
+                f"{found.who} approved this study on the budget of the population {found.population!r}, but "
                 f"--population is {population!r}",
-                "leave --population out, or approve of the study again for that population",
+                "leave --population out, or approve the study again for that population",
             )
         return found
 
@@ -152,7 +152,7 @@ class Site:
         Raises
         ------
         RefusedLocally
-            The policy does not allow this file or this budget, or the records count on another budget already.
+            The policy does not allow this file or this budget, or the records are charged to another budget already.
         BudgetExceeded
             The population has no budget.
         """
@@ -161,8 +161,8 @@ class Site:
         population = self.policy.population(chosen or owner, path)
         if owner not in {None, population}:
             raise RefusedLocally(
-                f"these records count on the budget of the population {owner!r} since they were first used, and not on "
-                f"that of {population!r}",
+                f"these records have been charged to the budget of the population {owner!r} since their first use, "
+                f"and not to that of {population!r}",
                 f"give --population {owner}",
             )
         return self.account(ledger, population), Records(path, fingerprint, owner is not None)
@@ -173,15 +173,15 @@ class Site:
         Raises
         ------
         RefusedLocally
-            It does not, and nobody is there to say whose records they are.
+            It does not, and an unattended run cannot choose which budget to charge.
         """
         if records.known:
             return
         if not self.policy.names(records.path):
             raise RefusedLocally(
-                f"the records of {records.path} were never used on this machine, and nobody is there to say whose "
-                "budget they count on",
-                f"approve of the study with these records: masquerade approve STUDY --data with the same words; or "
+                f"the records of {records.path} were never used on this machine, and an unattended run cannot choose "
+                "which budget to charge",
+                f"approve the study with these records: masquerade approve STUDY with the same --data argument; or "
                 f"name them below a [[population]] in {self.policy.path}",
             )
         ledger.adopt(records.fingerprint, population, by=_BY_POLICY)
@@ -295,7 +295,7 @@ def budget_in_words(spends: Cost, account: Account, records: Records | None) -> 
     if records is None or records.known:
         return takes, left
     unknown = (
-        "These records were never used on this machine, so they count on this budget as well. If they are those of "
-        "other people, name their own population with --population."
+        "These records were never used on this machine, so they are charged to this budget as well. If they are those "
+        "of other people, name their own population with --population."
     )
     return takes, left, unknown

@@ -1,7 +1,7 @@
 """Who is at fault when a run ended badly, as far as signed frames prove it.
 
 Frames that break the protocol by themselves are judged by :mod:`masquerade_core.wire.proof`. What is here is for a sum
-that was refused.
+that was refused; :mod:`masquerade_protocols.blame_openings` has what only sums by Paillier need.
 
 The parties signed their contributions, and Charlie what he told: the sum, its check value and a receipt. If it does not
 follow from the contributions that he shows, he is at fault. If it does, a party's contribution was not well made, or
@@ -12,68 +12,28 @@ what parties show in their own files counts only if Charlie's signed receipt is 
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice, product
 from typing import Any
 
 from masquerade_core.crypto.boxes import SigningKey, verify
 from masquerade_core.crypto.masks import Words
-from masquerade_core.crypto.paillier import PublicKey
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.evidence import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint, Frame, run_id
-from masquerade_core.wire.messages import Ciphertexts
+from masquerade_core.wire.messages import Message
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import counted, listed
-from masquerade_protocols.blocks.double_sets import has_double_masks
-from masquerade_protocols.blocks.masked_messages import Masked, Summed, blame, fits, masked_digest
-from masquerade_protocols.blocks.sum_messages import (
-    Contribution,
-    Opened,
-    RoundSum,
-    RoundTotal,
-    SumKey,
-    digest_of,
-    receipt,
-)
-from masquerade_protocols.blocks.survivors import Outcome
+from masquerade_protocols.blocks.layouts import CHECK_PRIMES, has_double_masks, receipt
+from masquerade_protocols.blocks.masked_sum import Masked, Outcome, Summed, blame, fits, masked_digest
 from masquerade_protocols.registry import entry_named
 
-__all__ = ["blame_of_opening", "blame_of_sum", "check_evidence", "run_of", "verdict"]
+__all__ = ["blame_of_sum", "check_evidence", "openings_of", "run_of", "verdict"]
 
+_MOST_CHOICES = 64  # between contributions of parties that signed several for one round
 _READER = SigningKey(bytes(32))  # reads frames and signs nothing
 _BOUNDS = tuple((1 << (bits - 1)) - 1 for bits in (32, *range(64, 577, 64)))  # one for each length of a word
-_PRIMES = {(bits + 7) // 8: (1 << bits) - 1 for bits in (127, 521, 2203, 4253)}  # of check values, by their length
-
-
-def blame_of_opening(key: PublicKey, told: Opened, contributions: Mapping[str, Contribution]) -> str | None:
-    """Say what the contributions of a round of a sum by Paillier prove.
-
-    Parameters
-    ----------
-    key : PublicKey
-    told : Opened
-        What Charlie told, and signed.
-    contributions : mapping of str to Contribution
-        What he shows, each signed by its party, by the parties' names in roster order.
-
-    Returns
-    -------
-    str or None
-        ``CHARLIE`` if his total or its check value is not theirs, or his receipt is for others. None if all are right:
-        then the lead opened another sum, which its proof would not fit, or a party's contribution was not well made.
-    """
-    count = max(1, len(told.total) // key.ciphertext_bytes)
-    total = Ciphertexts.total({name: c.terms for name, c in contributions.items()}, key, count, CHARLIE)
-    prime = _PRIMES.get(len(told.check), 0)
-    checks = sum(int.from_bytes(c.check, "little") for c in contributions.values())
-    honest = (
-        total.digest() == told.total.digest()
-        and prime
-        and checks % prime == int.from_bytes(told.check, "little")
-        and receipt(told.round, {name: digest_of(c) for name, c in contributions.items()}) == told.receipt
-    )
-    return None if honest else CHARLIE
 
 
 def blame_of_sum(told: Summed | Outcome, contributions: Mapping[str, Masked]) -> str | None:
@@ -83,7 +43,7 @@ def blame_of_sum(told: Summed | Outcome, contributions: Mapping[str, Masked]) ->
     contributions.
     """
     size = len(told.words)
-    if {len(c.words) for c in contributions.values()} != {size} or len(told.check) not in _PRIMES:
+    if {len(c.words) for c in contributions.values()} != {size} or len(told.check) not in CHECK_PRIMES:
         return CHARLIE
     for bound in _BOUNDS:
         layout = Words(1, bound)
@@ -95,6 +55,15 @@ def blame_of_sum(told: Summed | Outcome, contributions: Mapping[str, Masked]) ->
     return CHARLIE
 
 
+def openings_of(study: Study) -> Any:
+    """Return the module that judges sums by Paillier where a study makes such, and None where it makes none."""
+    if study.crypto.sum == "masks":
+        return None
+    from masquerade_protocols import blame_openings
+
+    return blame_openings
+
+
 # --- What files of evidence prove -----------------------------------------------------
 
 
@@ -104,28 +73,37 @@ class _Shown:
     def __init__(self, study: Study, run: bytes) -> None:
         self._study, self._run = study, run
         self.told: list[tuple[Frame, bytes]] = []
-        self.sent: dict[tuple[str, str], Frame] = {}
-        self.own: dict[tuple[str, str], Frame] = {}  # what parties show of themselves
+        self.sent: dict[tuple[str, str], list[Frame]] = {}
+        self.own: dict[tuple[str, str], list[Frame]] = {}  # what parties show of themselves
         self.refused: list[str] = []
         self._writers: set[str] = set()
+        self.encrypted = openings_of(study)
+        self.sums = ("Opened",) if self.encrypted else ("Summed", "Outcome")
 
     @property
     def absent(self) -> tuple[str, ...]:
         """The parties of which no file is there that bears their signature."""
         return tuple(name for name in self._study.names if name not in self._writers)
 
-    def take(self, file: Evidence) -> None:
-        """Take a file, if whoever keeps its frames has signed it; of a party's, only its own frames and Charlie's."""
+    def take(self, file: Evidence) -> bool:
+        """Take a file, if whoever keeps its frames has signed it; of a party's, only its own frames and Charlie's.
+
+        Returns
+        -------
+        bool
+            Whether it was taken.
+        """
         keys = {party.name: party.key.sign for party in self._study.parties} | {CHARLIE: self._study.curator.key.sign}
         if not verify(keys.get(file.participant, b""), file.signed(), file.signature):
             self.refused.append(f"a file that {file.participant} is said to have written does not bear its signature")
-            return
+            return False
         self._writers.add(file.participant)
         for source, data in file.frames:
             if source in (CHARLIE, file.participant) or file.participant == CHARLIE:
                 self.add(source, data, self.own if source == file.participant else self.sent)
+        return True
 
-    def add(self, source: str, data: bytes, sent: dict[tuple[str, str], Frame]) -> None:
+    def add(self, source: str, data: bytes, sent: dict[tuple[str, str], list[Frame]]) -> None:
         """Take a frame that ``source`` is said to have signed."""
         peers = {party.name: party.key.sign for party in self._study.parties}
         if source == CHARLIE:
@@ -139,10 +117,42 @@ class _Shown:
                 continue
             if source == CHARLIE:
                 self.told.append((frame, data))
-            elif (kept := sent.get((source, frame.type))) is None or kept.number <= frame.number:
-                sent[source, frame.type] = frame  # somebody may have sent an older one again
+            else:
+                sent.setdefault((source, frame.type), []).append(frame)
             return
         self.refused.append(f"a frame that {source} is said to have signed for this run does not bear its signature")
+
+    def told_in(self, frame: Frame) -> Any:
+        """Return the sum that Charlie told in a frame."""
+        if self.encrypted:
+            return decode(self.encrypted.Opened, frame.body, CHARLIE)
+        return decode(Summed, frame.body, CHARLIE) if frame.type == "Summed" else decode(Outcome, frame.body, CHARLIE)
+
+    def made(self, sent: Mapping[tuple[str, str], list[Frame]]) -> dict[str, list[Any]]:
+        """Return the parties' contributions, the oldest first."""
+        cls: type[Message] = self.encrypted.Contribution if self.encrypted else Masked
+        frames = {name: sent.get((name, cls.__name__), []) for name in self._study.names}
+        ordered = {name: sorted(found, key=lambda frame: frame.number) for name, found in frames.items() if found}
+        return {name: [decode(cls, frame.body, name) for frame in found] for name, found in ordered.items()}
+
+    def given(self, told: Any, due: Collection[str], made: Mapping[str, list[Any]]) -> dict[str, Any]:
+        """Return the contribution of each party to a round; of several of one party the one that the receipt is for.
+
+        A party can sign another one when Charlie has added up: then the newest is in no sum.
+        """
+        there = {name: [c for c in made.get(name, ()) if c.round == told.round] for name in due}
+        there = {name: several for name, several in there.items() if several}
+        chosen = [dict(zip(there, each, strict=True)) for each in islice(product(*there.values()), _MOST_CHOICES)]
+        return next((each for each in chosen if self.receipted(told, each)), chosen[-1])
+
+    def receipted(self, told: Any, given: Mapping[str, Any]) -> bool:
+        """Say whether Charlie's receipt is for exactly these contributions."""
+        digest_of = self.encrypted.digest_of if self.encrypted else masked_digest
+        return receipt(told.round, {name: digest_of(c) for name, c in given.items()}) == bytes(told.receipt)
+
+    def two_totals(self) -> str:
+        """Say so if Charlie sent the lead another total than he told; he signed both. Masked sums have one total."""
+        return self.encrypted.two_totals(frame for frame, _ in self.told) if self.encrypted else ""
 
 
 def check_evidence(text: str, study: Study, name: str = EVIDENCE) -> Findings:
@@ -186,11 +196,9 @@ def run_of(file: Evidence, study: Study, name: str = EVIDENCE) -> bytes:
 
 def verdict(study: Study, run: bytes, files: Iterable[Evidence]) -> Findings:
     """Say who is proved at fault by participants' files of evidence of one run."""
-    files = tuple(files)
-    shown = _Shown(study, run)
-    for file in files:
-        shown.take(file)
+    files, shown = tuple(files), _Shown(study, run)
     frames = tuple(dict.fromkeys(data for file in files for _, data in file.frames))
+    files = tuple(file for file in files if shown.take(file))
     proved = Judge(study, run, study.study_id(entry_named(study.study.protocol).version)).of(frames)
     if proved.culprit:
         return Findings(proved.culprit, (*shown.refused, proved.said))
@@ -218,8 +226,8 @@ def _of_lengths(study: Study, shown: _Shown) -> Findings | None:
     """
     lengths = entry_named(study.study.protocol).sum_lengths(study)
     layouts = [Words(length, bound) for length in lengths for bound in _BOUNDS]
-    for (name, kind), frame in (*shown.sent.items(), *shown.own.items()):
-        if kind == "Masked" and layouts:
+    for (name, kind), frames in (*shown.sent.items(), *shown.own.items()):
+        for frame in frames if kind == "Masked" and layouts else ():
             message = decode(Masked, frame.body, name)
             if not any(fits(layout, message) for layout in layouts):
                 said = f"{name} signed a contribution of {len(message.words)} bytes, and no sum of this study has such"
@@ -231,9 +239,9 @@ def _two_stories(shown: _Shown) -> Findings | None:
     """Two broadcasts of one type and round that differ, both signed by Charlie, prove his fault."""
     seen: dict[tuple[str, int], bytes] = {}
     for frame, data in shown.told:
-        if not frame.broadcast or frame.type not in ("Summed", "Opened", "Outcome"):
+        if not frame.broadcast or frame.type not in shown.sums:
             continue
-        round_ = _told_in(frame).round
+        round_ = shown.told_in(frame).round
         if seen.setdefault((frame.type, round_), data) != data:
             return Findings(CHARLIE, (f"Charlie signed two different sums of round {round_}",))
     return None
@@ -247,37 +255,40 @@ def _of_double_masks(study: Study) -> Findings | None:
     return Findings("", (f"{said}, and nobody can tell which it was",), (*study.names, CHARLIE))
 
 
-def _told_in(frame: Frame) -> Summed | Outcome | Opened:
-    if frame.type == "Opened":
-        return decode(Opened, frame.body, CHARLIE)
-    return decode(Summed, frame.body, CHARLIE) if frame.type == "Summed" else decode(Outcome, frame.body, CHARLIE)
-
-
 def _judged(study: Study, shown: _Shown) -> Findings:
-    told = [_told_in(frame) for frame, _ in shown.told if frame.type in ("Summed", "Opened", "Outcome")]
+    told = [shown.told_in(frame) for frame, _ in shown.told if frame.type in shown.sums]
     last = max((t for t in told if not (isinstance(t, Outcome) and t.again)), key=lambda t: t.round, default=None)
-    given = _given(study, shown.sent)
-    if not given:
-        if said := _two_totals(shown):
+    made = shown.made(shown.sent)
+    due = last.members if isinstance(last, Outcome) else study.names
+    if not made:
+        if said := shown.two_totals():
             return Findings(CHARLIE, (said,))
-        given = _given(study, shown.own)
-        if last is None or not _receipted(last, {name: c for name, c in given.items() if c.round == last.round}):
+        made = shown.made(shown.own)
+        if last is None or not shown.receipted(last, shown.given(last, due, made)):
             return Findings(
                 "", ("the contributions that Charlie's receipt is for are not there; his evidence has them",)
             )
-    newest = max(c.round for c in given.values())
+    newest = max(c.round for several in made.values() for c in several)
     if last is None or last.round < newest:
         said = "Charlie told no sum of them, so nothing shows his fault. A party's contribution was not well made"
-        return Findings("", (f"{listed(sorted(given))} contributed to round {newest}, and {said}",), (*given, CHARLIE))
-    given = {name: c for name, c in given.items() if c.round == last.round}
-    missing = tuple(name for name in study.names if name not in given)
-    if missing and not study.dropouts:
-        return Findings("", (f"the contributions of {listed(missing)} to round {last.round} are not there",))
-    if isinstance(last, Opened):
+        return Findings("", (f"{listed(sorted(made))} contributed to round {newest}, and {said}",), (*made, CHARLIE))
+    given = shown.given(last, due, made)
+    if missing := tuple(name for name in due if name not in given):
+        said = f"the contributions of {listed(missing)} to round {last.round} are not there"
+        return Findings("", (said,), (*(name for name in missing if name in study.names), CHARLIE))
+    if shown.encrypted:
         found = _of_opening(study, shown, last, given)
-        said = _two_totals(shown)
+        said = shown.two_totals()
         return Findings(CHARLIE, (said,)) if said and not found.culprit else found
     return _of(blame_of_sum(last, given), last.round, tuple(given), "", shown.absent)
+
+
+def _of_opening(study: Study, shown: _Shown, told: Any, given: Mapping[str, Any]) -> Findings:
+    answers = shown.sent.get((study.lead, "RoundSum"), ())
+    found = shown.encrypted.of_opening(study, [frame for frame, _ in shown.told], answers, told, given)
+    if isinstance(found, Findings):
+        return found
+    return _of(found, told.round, tuple(given), f", or {study.lead} opened another sum", shown.absent)
 
 
 def _of_proof(study: Study, shown: _Shown, files: Collection[Evidence]) -> Findings | None:
@@ -285,11 +296,11 @@ def _of_proof(study: Study, shown: _Shown, files: Collection[Evidence]) -> Findi
     told = [frame.body for frame, _ in shown.told if frame.type == "OpeningProof"]
     if not told or study.crypto.sum != "paillier":
         return None
-    sent = shown.sent.get((study.lead, "OpeningProof"))
-    if sent is not None and sent.body not in told:
+    sent = [frame.body for frame in shown.sent.get((study.lead, "OpeningProof"), ())]
+    if sent and not set(sent) & set(told):
         return Findings(CHARLIE, (f"Charlie passed on another proof of the openings than {study.lead} signed",))
     said = f"all sums passed their checks, but not the proof at the end: {study.lead} opened another total or spoilt it"
-    if sent is not None:
+    if sent:
         said += ", for Charlie passed on what the lead signed. Or he told the others another total than the lead"
     witnesses = [
         file for file in files if file.participant not in (study.lead, CHARLIE)
@@ -299,53 +310,6 @@ def _of_proof(study: Study, shown: _Shown, files: Collection[Evidence]) -> Findi
         said += f". Or {listed(accusers, 'or')} refused what was well made"
     suspects = dict.fromkeys((study.lead, *accusers, CHARLIE))
     return Findings("", (f"{said}. Nobody can tell which",), tuple(suspects))
-
-
-def _given(study: Study, sent: Mapping[tuple[str, str], Frame]) -> dict[str, Any]:
-    """Return the parties' newest contributions."""
-    cls: type[Contribution | Masked] = Masked
-    if any(kind == "Contribution" for _, kind in sent):
-        cls = Contribution
-    name_ = cls.__name__
-    return {name: decode(cls, sent[name, name_].body, name) for name in study.names if (name, name_) in sent}
-
-
-def _receipted(told: Summed | Outcome | Opened, given: Mapping[str, Any]) -> bool:
-    """Say whether Charlie's receipt is for exactly these contributions."""
-    digests = {name: digest_of(c) if isinstance(c, Contribution) else masked_digest(c) for name, c in given.items()}
-    return receipt(told.round, digests) == told.receipt
-
-
-def _two_totals(shown: _Shown) -> str:
-    """Say so if Charlie sent the lead another total than he told; he signed both."""
-    totals = [decode(RoundTotal, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "RoundTotal"]
-    told = [decode(Opened, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "Opened"]
-    for a in totals:
-        for b in told:
-            if a.round == b.round and (a.total.digest(), a.receipt) != (b.total.digest(), b.receipt):
-                return f"Charlie sent the lead another total or receipt of round {a.round} than he told"
-    return ""
-
-
-def _of_opening(study: Study, shown: _Shown, told: Opened, given: Mapping[str, Contribution]) -> Findings:
-    keys = [decode(SumKey, frame.body, CHARLIE) for frame, _ in shown.told if frame.type == "SumKey"]
-    if not keys:
-        return Findings("", ("the parties' key is not there; every participant's evidence has it",))
-    key = PublicKey.received(keys[-1].modulus, study.key_bits, CHARLIE)
-    answer = shown.sent.get((study.lead, "RoundSum"))
-    if answer is not None:
-        opened = decode(RoundSum, answer.body, study.lead)
-        if opened.round == told.round and opened.sums != told.sums:
-            return Findings(CHARLIE, (f"Charlie told another sum of round {told.round} than {study.lead} opened",))
-    culprit = blame_of_opening(key, told, given)
-    if culprit is None and answer is None:
-        said = (
-            f"the total that Charlie told in round {told.round} is that of the {counted(len(given), 'contribution')}. "
-            f"But only his own evidence could show that he told the sum which {study.lead} opened. He told another "
-            f"one, or {study.lead} opened another one, or a party's contribution was not well made"
-        )
-        return Findings("", (said,), (*given, CHARLIE))
-    return _of(culprit, told.round, tuple(given), f", or {study.lead} opened another sum", shown.absent)
 
 
 def _of(culprit: str | None, round_: int, given: tuple[str, ...], otherwise: str, absent: tuple[str, ...]) -> Findings:

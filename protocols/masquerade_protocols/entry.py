@@ -8,34 +8,38 @@ import math
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Never
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Never, Union
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from masquerade_core.data.loading import POINTS, Loader
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.loaders import POINTS, Loader
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.forecast import Forecast, slowest_exponentiation
-from masquerade_core.model import Model, Release, SavedModel
+from masquerade_core.model import Model, Release
 from masquerade_core.privacy.accounting.composition import Cost as Spending
 from masquerade_core.privacy.accounting.composition import target
-from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect
 from masquerade_core.study import Study
 from masquerade_core.wire.header import WIRE_VERSION
 
-__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Released", "WeightNoise", "Weights", "paragraphs"]
+if TYPE_CHECKING:
+    from masquerade_core.data.schema import Dataset
+    from masquerade_core.privacy.expectation import Expectation
+    from masquerade_core.saved_model import SavedModel
+
+__all__ = ["Cost", "Explanation", "Noiseless", "Protocol", "Released", "WeightNoise", "Weights", "late", "paragraphs"]
 
 Role = Coroutine[Effect, Any, Release]
 
 Weights = NDArray[np.float64]
 """A classifier, shape (d,); where there are named classes, d weights for each in turn."""
 
-Released = Model | SavedModel
+Released = Union[Model, "SavedModel"]
 """A released model, as a role returns it or as its file holds it."""
 
 
@@ -255,11 +259,11 @@ class Protocol:
     statement: Callable[[Study], tuple[Claim, ...]]
     party: Callable[..., Role] = _has_none
     charlie: Callable[..., Role] = _has_none
-    central: Callable[[Study, Mapping[str, Dataset], Rng], Weights | dict[str, Weights]] = _has_none
+    central: "Callable[[Study, Mapping[str, Dataset], Rng], Weights | dict[str, Weights]]" = _has_none
     explain: Callable[[Study], Explanation] = _has_none
     noiseless: Callable[..., Noiseless] = _has_none
     cost: Callable[[Study], Cost] = _has_none
-    expectation: Callable[[Study], Expectation] | None = None
+    expectation: "Callable[[Study], Expectation] | None" = None
     records: Loader = POINTS
     streams: bool = False
     makes_model: bool = True
@@ -344,3 +348,16 @@ class Protocol:
 def paragraphs(text: str, words: Mapping[str, object]) -> tuple[str, ...]:
     """Return a text's paragraphs, each in one line, with ``words`` in the place of their names."""
     return tuple(" ".join(p.split()).format(**words) for p in text.strip().split("\n\n"))
+
+
+def late(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when the function is first called.
+
+    An entry names so what commands ask for and a run never does: the result without noise, or what can be expected.
+    """
+
+    def call(*values: Any, **named: Any) -> Any:
+        return getattr(import_module(module), name)(*values, **named)
+
+    call.__name__ = call.__qualname__ = name
+    return call

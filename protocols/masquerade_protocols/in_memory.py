@@ -79,10 +79,9 @@ def roles_of(
     for name in study.names:
         if name not in roles:
             roles[name] = protocol.party(table.seat(name), study, data[name], **options, **own.get(name, {}))
-    for name in (*table.groups, CHARLIE):  # a sub-curator plays Charlie's role for its group
-        if name not in roles:
-            roles[name] = protocol.charlie(table.seat(name), study, **options)
-    return {name: roles[name] for name in (*study.names, *table.groups, CHARLIE)}
+    if CHARLIE not in roles:
+        roles[CHARLIE] = protocol.charlie(table.seat(CHARLIE), study, **options)
+    return {name: roles[name] for name in (*study.names, CHARLIE)}
 
 
 def run_in_memory(

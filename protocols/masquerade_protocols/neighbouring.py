@@ -19,7 +19,7 @@ from masquerade_core.neighbours import GRINDING_BITS, NEIGHBOURS, delta_of_cut, 
 from masquerade_core.privacy.statement import COMPUTATIONAL, Claim
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
-from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
+from masquerade_protocols.blocks.layouts import has_double_masks
 from masquerade_protocols.entry import Explanation, Protocol, paragraphs
 
 __all__ = ["LARGEST_CHANCE", "chance_of_cut_in", "with_neighbours"]
@@ -36,6 +36,8 @@ them. That chance is a part of delta. It counts on sides that were taken before 
 
 def _has_neighbours(study: Study) -> bool:
     if has_double_masks(study):
+        from masquerade_protocols.blocks.double_sets import thresholds_of
+
         return thresholds_of(study).neighbours + 1 < study.K
     return study.crypto.sum == "masks" and study.K > NEIGHBOURS + 1
 
@@ -162,6 +164,8 @@ def _assumption(chance: float) -> str:
 
 
 def _double_assumption(study: Study, chance: float) -> str:
+    from masquerade_protocols.blocks.double_sets import thresholds_of
+
     sizes = thresholds_of(study)
     drawn = (
         f"{sizes.neighbours} others, whom a public coin draws after everybody has joined, hold shares of each party's "

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from masquerade_core.data.loading import POINTS
+from masquerade_core.data.loaders import POINTS
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
@@ -17,11 +17,11 @@ from masquerade_core.words import listed
 from masquerade_protocols.attempts import with_attempts
 from masquerade_protocols.entry import Protocol
 from masquerade_protocols.neighbouring import with_neighbours
-from masquerade_protocols.plugins import Plugin, plugin_named, plugin_names
 from masquerade_protocols.refusing import with_refusals, with_times
 
 if TYPE_CHECKING:
     from masquerade_core.learning.theorems import Theorem
+    from masquerade_protocols.plugins import Plugin
 
 __all__ = [
     "BASELINES",
@@ -46,18 +46,20 @@ class Entries(Mapping[str, Protocol]):
 
     Parameters
     ----------
+    package : str
+        The package in which all of them are.
     places : mapping of str to str
-        Where each is: ``folder.entry:NAME``, below this package.
+        Where each is: ``folder.entry:NAME``, below the package.
     """
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
+    def __init__(self, package: str, places: Mapping[str, str]) -> None:
+        self._package, self._places = package, dict(places)
         self._made: dict[str, Protocol] = {}
 
     def __getitem__(self, name: str) -> Protocol:
         if name not in self._made:
             module, _, attribute = self._places[name].partition(":")
-            self._made[name] = _complete(getattr(import_module(f"masquerade_protocols.{module}"), attribute))
+            self._made[name] = _complete(getattr(import_module(f"{self._package}.{module}"), attribute))
         return self._made[name]
 
     def __contains__(self, name: object) -> bool:
@@ -77,7 +79,7 @@ class Entries(Mapping[str, Protocol]):
         self._places[entry.name], self._made[entry.name] = "", entry
 
 
-PROTOCOLS = Entries({
+PROTOCOLS = Entries("masquerade_protocols", {
     "dp-whitened": "dp_whitened.entry:DP_WHITENED",
     "dp-gd": "dp_gd.entry:DP_GD",
     "local-aggregation": "local_aggregation.entry:LOCAL_AGGREGATION",
@@ -92,10 +94,10 @@ PROTOCOLS = Entries({
 })  # fmt: skip
 """The entries with a conversation that learn a model, by name."""
 
-MEASUREMENTS = Entries({"evaluation": "evaluation.entry:EVALUATION"})
+MEASUREMENTS = Entries("masquerade_protocols", {"evaluation": "evaluation.entry:EVALUATION"})
 """The entries with a conversation that measure a model, by name."""
 
-BASELINES = Entries({
+BASELINES = Entries("masquerade_lab", {
     "gop": "baselines.entry:GOP",
     "central-dp": "baselines.entry:CENTRAL_DP",
     "pooled": "baselines.entry:POOLED",
@@ -103,13 +105,16 @@ BASELINES = Entries({
     "batch": "baselines.entry:BATCH",
     "average": "baselines.entry:AVERAGE",
 })  # fmt: skip
-"""The entries without a conversation, by name."""
+"""The entries without a conversation, by name.
+
+They are in the laboratory, above this floor: nothing here imports them, and no process of a run asks for one.
+"""
 
 
 _OURS = frozenset({*PROTOCOLS, *MEASUREMENTS, *BASELINES})
 
 
-def plugin_of(study: Study) -> Plugin | None:
+def plugin_of(study: Study) -> "Plugin | None":
     """Return the protocol that a study names if it is another distribution's, without loading it; else None.
 
     Raises
@@ -118,7 +123,11 @@ def plugin_of(study: Study) -> Plugin | None:
         Two distributions have a protocol of this name.
     """
     name = study.study.protocol
-    return None if name in _OURS else plugin_named(name)
+    if name in _OURS:
+        return None
+    from masquerade_protocols.plugins import plugin_named
+
+    return plugin_named(name)
 
 
 def register(entry: Protocol) -> None:
@@ -146,6 +155,8 @@ def entry_named(name: str) -> Protocol:
     for known in (PROTOCOLS, MEASUREMENTS, BASELINES):
         if name in known:
             return known[name]
+    from masquerade_protocols.plugins import plugin_named, plugin_names
+
     if (plugin := plugin_named(name)) is not None:
         register(plugin.load())
         return entry_named(name)
@@ -190,7 +201,7 @@ def _check_evaluation(entry: Protocol, study: Study) -> None:
     which = f'{entry.name} with calibration = "{study.privacy.calibration}"' if entry.evaluates else entry.name
     raise BadInput(
         f"the study has [evaluation], but {which} holds no records back",
-        "leave [evaluation] out, and measure the model afterwards with 'masquerade evaluate'; or choose "
+        "leave [evaluation] out, and measure the model afterwards with 'masquerade study new --measure'; or choose "
         f'{listed([p.name for p in PROTOCOLS.values() if p.evaluates], "or")} with calibration = "proven"',
     )
 
@@ -216,7 +227,7 @@ def protocol_of(study: Study) -> Protocol:
         See :func:`entry_of`; or the study names a baseline.
     """
     name = study.study.protocol
-    if entry_named(name).baseline:
+    if name in BASELINES or entry_named(name).baseline:  # the first of the two loads nothing
         raise BadInput(
             f"[study] protocol is {name!r}, a baseline, and a baseline has no conversation: one process holds "
             "everybody's records",

@@ -1,11 +1,32 @@
-"""A rehearsal of a run's arithmetic before the join: a machine too slow for the public forecast does not join."""
+"""What a process does before it joins: it loads all that its run may need, and rehearses the run's arithmetic.
+
+A machine too slow for the public forecast does not join. What a process loads later is not in the hash of its program.
+"""
 
 from masquerade_core.errors import RefusedLocally
 from masquerade_core.forecast import Forecast
-from masquerade_core.study import Study
+from masquerade_core.study import CHARLIE, Study
+from masquerade_protocols.blame import openings_of
+from masquerade_protocols.blocks.secure_sum import charlie_sums, party_sums
 from masquerade_protocols.entry import Cost
 
-__all__ = ["rehearsed"]
+__all__ = ["load_all", "rehearsed"]
+
+
+def load_all(study: Study, me: str, cost: Cost) -> None:
+    """Load what a role and the judgement of its end import only for studies like this one.
+
+    Parameters
+    ----------
+    study : Study
+    me : str
+        The participant.
+    cost : Cost
+        Of the study's protocol.
+    """
+    if cost.sums:
+        charlie_sums(study) if me == CHARLIE else party_sums(study)
+    openings_of(study)
 
 
 def rehearsed(study: Study, cost: Cost, *, joined: bool) -> Forecast:
@@ -29,7 +50,7 @@ def rehearsed(study: Study, cost: Cost, *, joined: bool) -> Forecast:
     forecast = cost.forecast(study)
     if not cost.exponentiations or joined:
         return forecast
-    from masquerade_core.crypto.speed import seconds_of_exponentiation  # noqa: PLC0415  most runs need no gmpy2
+    from masquerade_core.crypto.speed import seconds_of_exponentiation
 
     needed = cost.exponentiations * seconds_of_exponentiation(study.key_bits)
     allowed = study.study.deadline_seconds + forecast.seconds

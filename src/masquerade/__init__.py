@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from masquerade.prediction import Prediction, load_model, predict
     from masquerade.simulation import Simulation, load_named, load_split, simulate
     from masquerade.sweeps import simulate_many
-    from masquerade_core.data.auxiliary import Auxiliary, load_study
+    from masquerade_core.data.auxiliary import Auxiliary
     from masquerade_core.data.schema import Dataset
     from masquerade_core.errors import MasqueradeError
     from masquerade_core.study import Study
+    from masquerade_core.study_files import load_study
 
 __all__ = [
     "Auxiliary",
@@ -45,7 +46,7 @@ _HOMES = {
     "load_model": "masquerade.prediction",
     "load_named": "masquerade.simulation",
     "load_split": "masquerade.simulation",
-    "load_study": "masquerade_core.data.auxiliary",
+    "load_study": "masquerade_core.study_files",
     "predict": "masquerade.prediction",
     "simulate": "masquerade.simulation",
     "simulate_many": "masquerade.sweeps",

@@ -24,6 +24,7 @@ from typing import Any, TextIO
 from masquerade_core.data.columns import encode_column, is_allowed
 from masquerade_core.data.examining import Examined, examine
 from masquerade_core.data.faults import Fault, Faults, FaultyFile, Sign
+from masquerade_core.data.files import PARQUET
 from masquerade_core.data.kinds import (
     COMMA,
     DECIMAL_COMMA,
@@ -39,7 +40,6 @@ from masquerade_core.data.kinds import (
 )
 from masquerade_core.data.labels import Labels
 from masquerade_core.data.loading import records_of
-from masquerade_core.data.parquet import PARQUET
 from masquerade_core.data.schema import Encoder
 from masquerade_core.data.tables import note_broken
 from masquerade_core.data.texts import TextTable

@@ -33,17 +33,19 @@ from masquerade.demo.plan import AUXILIARY, classifiers
 from masquerade.draft import Draft, auxiliary_file
 from masquerade.report import result_report
 from masquerade.stand_in import stand_in
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_core.identity import PublicKeys
+from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.study import Study
+from masquerade_core.study_files import load_study
 from masquerade_core.words import counted
 from masquerade_curator import run as run_curator
-from masquerade_host.keyfiles import Keys, load_keys, make_keys
+from masquerade_host.keyfiles import Keys, load_keys
+from masquerade_host.new_keys import make_keys
 from masquerade_host.process import harden
 from masquerade_host.progress import Mode, Progress
 from masquerade_party import run as run_party
-from masquerade_protocols import entry_named, protocol_of
+from masquerade_protocols import Protocol, entry_named, protocol_of
 
 __all__ = ["curator", "main", "party"]
 
@@ -110,10 +112,11 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress, calibra
     study.unlink(missing_ok=True)
     auxiliary = None
     if cohort.auxiliary is not None:
-        records = cohort.auxiliary.to_csv()
+        points = cohort.auxiliary.to_csv()
         for place in (SCRATCH, MEETING):
-            _publish(place / AUXILIARY, records)
+            _publish(place / AUXILIARY, points)
         auxiliary = auxiliary_file(SCRATCH / AUXILIARY, cohort.features)
+    records = sum(len(part.rows) for part in cohort.parties.values())
     draft = Draft(
         parties=list(zip(cohort.parties, halves, strict=True)),
         curator_key=keys.public,
@@ -125,11 +128,13 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress, calibra
         features=cohort.features,
         label=cohort.label,
         min_records=cohort.min_records,
+        expected_records=records,
         deadline_seconds=120.0,
         regularization=cohort.regularization_for(entry),
         intercept=cohort.intercept,
     )
     text = draft.write(study)
+    _refuse_what_cannot_learn(entry, load_study(study)[0])
     test = SCRATCH / "test.csv"
     test.write_text(cohort.test.to_csv(), encoding="utf-8")
     _publish(MEETING / "study.toml", text)
@@ -138,6 +143,20 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress, calibra
     result = run_curator(study, KEY, out=out, test=test, listen=address, state=STATE, observe=progress)
     console = literal_console(width=110)
     console.print(*result_report(json.loads(result.read_text(encoding="utf-8"))))
+
+
+def _refuse_what_cannot_learn(entry: Protocol, study: Study) -> None:
+    expected = entry.expectation(study) if entry.expectation is not None else None
+    if expected is None or expected.verdict is not Verdict.NOTHING:
+        return
+    instead = "which compares the model with others"
+    if entry.protects_parties:
+        instead = "which has enough parties, all in one process"
+    raise BadInput(
+        f"{entry.name} was asked for with {counted(study.K, 'party', 'parties')}; allowed is a run that can learn. "
+        f"{expected.text}",
+        f"run 'masquerade demo --protocol {entry.name}', {instead}; or give another PROTOCOL",
+    )
 
 
 def party(progress: Progress) -> None:

@@ -208,7 +208,7 @@ def breast_cancer(K: int = 5) -> Cohort:
     ----------
     Street, Wolberg and Mangasarian 1993; bundled with scikit-learn.
     """
-    from sklearn.datasets import load_breast_cancer  # noqa: PLC0415  takes a second to import
+    from sklearn.datasets import load_breast_cancer
 
     bunch = load_breast_cancer()
     features = []

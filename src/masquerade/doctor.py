@@ -14,11 +14,11 @@ from masquerade.checks import Check, Verdict
 from masquerade.network_checks import descriptors, network
 from masquerade.report import lead_part
 from masquerade_core.crypto.speed import seconds_of_exponentiation
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.queries import data_at
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study_files import load_study
 from masquerade_core.words import counted
 from masquerade_host.approvals import find_approval
 from masquerade_host.keyfiles import Keys, load_keys
@@ -149,7 +149,7 @@ def _policy(study: Study, protocol: Protocol, folder: StateFolder) -> Check:
 
 
 def _approval(study: Study, me: str, folder: StateFolder) -> Check:
-    """Say whether a person has approved of exactly this study."""
+    """Say whether a person has approved exactly this study."""
     try:
         approval = find_approval(folder, study, me)
     except MasqueradeError as error:
@@ -158,10 +158,10 @@ def _approval(study: Study, me: str, folder: StateFolder) -> Check:
         return Check(
             "approval",
             Verdict.WARN,
-            f"nobody has approved of this study for {me} yet",
-            "read it and approve of it: masquerade approve STUDY --key KEY --data DATA",
+            f"this study has not been approved for {me} yet",
+            "read it and approve it: masquerade approve STUDY --key KEY --data DATA",
         )
-    words = f"{approval.who} approved of it at {approval.when}, on the budget of {approval.population!r}"
+    words = f"{approval.who} approved it at {approval.when}, on the budget of {approval.population!r}"
     return Check("approval", Verdict.OK, words)
 
 

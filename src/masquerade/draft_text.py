@@ -89,7 +89,7 @@ def screen_note(entry: Protocol, parties: int, colluders: int, *, proven: bool) 
     if not colluders:
         return (
             "with colluders = 0 the noise is not sized against the other parties, each of which can take its own off; "
-            "--colluders 1 counts with one of them"
+            "--colluders 1 allows for one of them"
         )
     if parties == 2:  # noqa: PLR2004
         return (
@@ -119,7 +119,7 @@ out_of_bounds = {out_of_bounds}
 # If one person may have several records, say how many: the privacy statement then says what holds for all of them.
 # records_per_person = 1
 # How many records all parties together are expected to have. The number is public, and binds nobody. From it,
-# 'masquerade study check FILE' says what can be expected of the model; without it, from the fewest that there may be.
+# 'masquerade study check FILE' says what can be expected of the model; without it, from the minimum.
 {expected}expected_records = {expected_records}
 # Whoever hears nothing for so many seconds gives up, and that ends the run.
 deadline_seconds = {deadline_seconds}

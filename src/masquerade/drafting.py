@@ -9,10 +9,10 @@ from typing import Any
 from masquerade.codebook import Columns, Unranged, columns_from
 from masquerade.columns import parse_feature, parse_label
 from masquerade.draft import Draft, auxiliary_file, throwaway_key, with_some_keys
-from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import AuxiliaryFile, Feature, Study
+from masquerade_core.study_files import read_study_text
 from masquerade_core.words import listed
 from masquerade_protocols import entry_named
 

@@ -1,7 +1,7 @@
 """The study that measures a model that exists: the model, and the participants of another study."""
 
 from masquerade.draft import new_nonce
-from masquerade_core.model import SavedModel
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Study
 from masquerade_core.study.text import to_toml
 from masquerade_protocols import MEASUREMENTS, Protocol, entry_of

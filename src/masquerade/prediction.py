@@ -15,7 +15,8 @@ from masquerade_core.data.schema import Column, Encoder
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOGISTIC
-from masquerade_core.model import SavedModel, model_from_json, scores_of
+from masquerade_core.model import scores_of
+from masquerade_core.saved_model import SavedModel, model_from_json
 from masquerade_core.special import logsumexp
 
 __all__ = ["LoadedModel", "OnError", "Prediction", "load_model", "predict"]
@@ -139,7 +140,7 @@ def load_model(path: Path | str) -> LoadedModel:
 
 
 def _exported(path: Path) -> LoadedModel:
-    from masquerade.exports.reading import read_onnx, read_skops  # noqa: PLC0415  only these two forms need it
+    from masquerade.exports.reading import read_onnx, read_skops
 
     return _loaded(*(read_onnx(path) if path.suffix.lower() == ".onnx" else read_skops(path)))
 

@@ -1,4 +1,4 @@
-"""A demonstration stands in for a site's people: it gives their records a budget, and approves of its own study.
+"""A demonstration stands in for a site's people: it gives their records a budget, and approves its own study.
 
 Nothing else in this program says yes for a person. The state folder is one that the demonstration has just made.
 """
@@ -20,7 +20,7 @@ _EPSILON, _DELTA = 10.0, 1e-5
 
 
 def stand_in(study: Study, study_path: Path, key_path: Path, data_path: Path, state: Path, by: str) -> None:
-    """Make a party's budget in a state folder of its own, and approve of the study there.
+    """Make a party's budget in a state folder of its own, and approve the study there.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from masquerade.report import heading
-from masquerade_core.statistics import STATISTICS
+from masquerade_core.model import STATISTICS
 
 __all__ = ["bars", "read_statistics", "statistics_report"]
 

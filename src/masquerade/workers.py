@@ -125,7 +125,7 @@ def in_workers(calls: Sequence[Call], *, jobs: int = 1, dask: str | None = None)
 
 def _parallel(calls: dict[int, Call], jobs: int, dask: str | None) -> Generator[_Answer]:
     """Yield the answers as they come, from new processes if the last ones broke."""
-    from joblib import Parallel, delayed, parallel_config  # noqa: PLC0415 - slow to import
+    from joblib import Parallel, delayed, parallel_config
 
     todo = [delayed(_in_worker)(__version__, n, call.function, call.arguments) for n, call in calls.items()]
     with contextlib.ExitStack() as stack:
@@ -144,7 +144,7 @@ def _parallel(calls: dict[int, Call], jobs: int, dask: str | None) -> Generator[
 
 def _dask_backend(client: Any) -> Any:
     """Return joblib's Dask backend, which with a single worker of one thread would make the calls in this process."""
-    from joblib._dask import DaskDistributedBackend  # noqa: PLC0415 - it needs the extra
+    from joblib._dask import DaskDistributedBackend
 
     class Cluster(DaskDistributedBackend):  # type: ignore[misc]  # joblib has no types
         def effective_n_jobs(self, n_jobs: int) -> int:
@@ -164,7 +164,7 @@ def _closed(answers: Any) -> None:
 def _client(address: str) -> Iterator[Any]:
     """Connect with a scheduler that has at least one worker."""
     try:
-        from distributed import Client  # noqa: PLC0415 - an extra: all other commands work without it
+        from distributed import Client
     except ImportError:
         raise BadInput(
             "a Dask cluster needs the package 'distributed', which is not installed",
@@ -194,7 +194,7 @@ def _client(address: str) -> Iterator[Any]:
 
 def _quiet() -> None:
     """Keep Dask's log of lost connections to itself: a sentence says what matters."""
-    import logging  # noqa: PLC0415
+    import logging
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
@@ -246,7 +246,7 @@ def _value(answer: _Answer, call: Call) -> Any:
 
 def _limit() -> Any:
     """Give every library of linear algebra one thread, those included that a function would load only later."""
-    import scipy.linalg  # noqa: F401, PLC0415 - it loads a library of its own
+    import scipy.linalg  # noqa: F401 - it loads a library of its own
 
     return _libraries(len(sys.modules)).limit(limits=1)
 
@@ -254,7 +254,7 @@ def _limit() -> Any:
 @lru_cache(maxsize=1)
 def _libraries(_modules: int) -> Any:
     """Look for the libraries again when modules were loaded, for that takes milliseconds."""
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # noqa: PLC0415 - it ships no types
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController()
 

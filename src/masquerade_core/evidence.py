@@ -1,4 +1,4 @@
-"""What the bad end of a run rests on: signed frames, for whoever asks afterwards who is at fault.
+"""Evidence for why a run failed: signed frames, for whoever asks afterwards who is at fault.
 
 A sum that does not pass its check ends the run, and nobody can tell at once whose fault it is. The parties have signed
 their contributions, and Charlie has signed what he told. Each participant keeps the newest frame of each of these
@@ -70,6 +70,9 @@ class Kept:
         identity: Mapping[str, Any],
         sign: Callable[[bytes], bytes],
         seen: Sequence[tuple[str, bytes]] = (),
+        *,
+        refused_sum: bool = True,
+        said_by: str = "",
     ) -> dict[str, Any]:
         """Return the content of the file.
 
@@ -80,6 +83,9 @@ class Kept:
         sign : callable
         seen : sequence of (str, bytes)
             Signers and frames in which the fault was seen that ended the run.
+        refused_sum : bool
+        said_by : str
+            As :class:`Evidence` has them.
         """
         rows = [(source, type_, frame) for (source, type_), frame in self.frames.items()]
         there = {frame for _, _, frame in rows}
@@ -89,6 +95,8 @@ class Kept:
             str(identity["participant"]),
             tuple((source, frame) for source, _, frame in rows),
             b"",
+            refused_sum=refused_sum,
+            said_by=said_by,
         )
         shown = [
             {"source": source, "type": type_, "frame": base64.b64encode(frame).decode()}
@@ -99,6 +107,8 @@ class Kept:
             **identity,
             "roster": roster,
             "frames": shown,
+            "refused_sum": refused_sum,
+            "said_by": said_by,
             "signature": base64.b64encode(sign(whole.signed())).decode(),
         }
 
@@ -135,7 +145,9 @@ class Evidence:
 
     def signed(self) -> bytes:
         """Return the bytes that the participant signs."""
-        parts = (self.run.encode(), self.participant.encode(), *(p for s, f in self.frames for p in (s.encode(), f)))
+        end = (b"refused" if self.refused_sum else b"", self.said_by.encode())
+        frames = (part for source, frame in self.frames for part in (source.encode(), frame))
+        parts = (self.run.encode(), self.participant.encode(), *end, *frames)
         return b"masquerade evidence\0" + tagged_hash("evidence", *parts)
 
 

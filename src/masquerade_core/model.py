@@ -3,131 +3,42 @@
 *Dave* is anybody who has the published model and a new record.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from masquerade_core.crypto.packing import Packing
-from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.errors import BadInput, LocalProtocolError, SumRefused
-from masquerade_core.learning.class_evaluation import ClassEvaluation
-from masquerade_core.learning.evaluation import Evaluation
-from masquerade_core.learning.losses import LOGISTIC, LOSSES
-from masquerade_core.study import Label, Study
+from masquerade_core.study import Feature, OutOfBounds, Study
+
+if TYPE_CHECKING:
+    from masquerade_core.learning.class_evaluation import ClassEvaluation
+    from masquerade_core.learning.evaluation import Evaluation
 
 __all__ = [
+    "FEATURES",
+    "KIND",
+    "STATISTICS",
+    "Labelled",
     "Model",
     "Published",
+    "PublishedShares",
     "Release",
-    "SavedModel",
-    "Shares",
+    "Scoring",
     "answers_of",
+    "encoder_to_json",
     "error_on",
-    "model_from_json",
     "model_to_json",
     "scores_of",
 ]
 
-_KIND = "masquerade model 1"
-_RELEASES = {"shares": True, "weights": False}  # the forms of a release, and whether it has shares to add up
-_HINT = "use the model.json that the run wrote to its directory"
+STATISTICS = "statistics.json"
+FEATURES = "features.toml"
+"""The files of a release that is no model but statistics."""
 
-
-@dataclass(frozen=True)
-class Shares:
-    """Published shares that add up to K w^s, K times the classifier's weights, modulo N.
-
-    Each party and Charlie, the server, publish one share. All of them together give the classifier; any K of them look
-    like random numbers.
-
-    Parameters
-    ----------
-    values : mapping of str to tuple of int
-        Each participant's share: one residue modulo N for each plaintext of the packing.
-    modulus : int
-        N, the modulus of Charlie's Paillier key. Where a study has no key, a public number of the same length.
-    packing : Packing
-        How the coordinates of a vector lie in its plaintexts.
-    parties : int
-        K, by which Dave divides.
-    fraction_bits : int
-        F: coordinates are integers in units of 2^-F.
-
-    References
-    ----------
-    Pathak, Rane, Raj 2010, section 3.2, Stage 3.
-    """
-
-    values: Mapping[str, tuple[int, ...]]
-    modulus: int
-    packing: Packing
-    parties: int
-    fraction_bits: int
-
-    def total(self) -> tuple[int, ...]:
-        """Add the shares up and return K w^s as integers in units of 2^-F.
-
-        Raises
-        ------
-        RunFailed
-            The sum is not a packed vector, so a share is missing or wrong.
-        """
-        sums = [sum(column) % self.modulus for column in zip(*self.values.values(), strict=True)]
-        return self.packing.unpack(sums, self.modulus)
-
-    def open(self) -> tuple[float, ...]:
-        """Add the shares up, divide by K and return the weights, as Dave does (Pathak, section 3.3)."""
-        return tuple(v / (self.parties << self.fraction_bits) for v in self.total())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON value, with large integers as hexadecimal text."""
-        return {
-            "parties": self.parties,
-            "fraction_bits": self.fraction_bits,
-            "length": self.packing.length,
-            "bound": hex(self.packing.bound),
-            "modulus": hex(self.modulus),
-            "values": {name: [hex(v) for v in values] for name, values in self.values.items()},
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Shares":
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        BadInput
-            The data are not shares that this program wrote, or a part of them is missing.
-        """
-        try:
-            modulus = int(data["modulus"], 16)
-            packing = Packing(_count(data["length"]), int(data["bound"], 16), modulus.bit_length())
-            values = {str(name): tuple(int(v, 16) for v in row) for name, row in data["values"].items()}
-            shares = cls(values, modulus, packing, _count(data["parties"]), _count(data["fraction_bits"]))
-            count = packing.count
-        except (KeyError, TypeError, ValueError, AttributeError, LocalProtocolError) as error:
-            msg = "the published shares in the model file do not have the form that this program writes"
-            raise BadInput(msg, _HINT) from error
-        K = shares.parties
-        if K < 1 or len(values) != K + 1 or {len(row) for row in values.values()} != {count}:
-            msg = f"the model file has {len(values)} shares; it must have {K + 1}, all equally long"
-            raise BadInput(msg, _HINT)
-        if min(packing.length, packing.bound) < 1 or not 0 <= shares.fraction_bits <= modulus.bit_length():
-            msg = "the published shares in the model file have a wrong length, bound or fraction_bits"
-            raise BadInput(msg, _HINT)
-        return shares
-
-
-def _count(value: object) -> int:
-    # JSON also has 2.5, true and Infinity, and int() accepts the first two.
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError("not a whole number")
-    return value
+KIND = "masquerade model 1"
+"""What ``model.json`` says it is."""
 
 
 class Release(Protocol):
@@ -135,6 +46,52 @@ class Release(Protocol):
 
     def files(self, study: Study, run: bytes) -> Mapping[str, Mapping[str, Any] | str]:
         """Return the contents of the files that publish it, by the files' names: a JSON object, or a text."""
+
+
+class PublishedShares(Protocol):
+    """The form of the shares in which some protocols publish a classifier: as in ``masquerade_core.saved_model``."""
+
+    @property
+    def values(self) -> Mapping[str, tuple[int, ...]]:
+        """Each participant's share."""
+
+    def open(self) -> tuple[float, ...]:
+        """Add the shares up, and return the weights."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON value."""
+
+
+class Scoring(Protocol):
+    """What answers follow from: a released classifier, or one that was read from its file."""
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """D weights, or d for each named class in turn."""
+
+    @property
+    def offset(self) -> tuple[float, ...]:
+        """What is added to a score."""
+
+    @property
+    def threshold(self) -> float:
+        """The score above which the answer is the positive label."""
+
+
+class Labelled(Protocol):
+    """Encoded records with their labels, as in a :class:`~masquerade_core.data.schema.Dataset`."""
+
+    @property
+    def X(self) -> NDArray[np.float64]:  # noqa: N802  the papers' letter
+        """The records, shape (n, d)."""
+
+    @property
+    def y(self) -> NDArray[np.float64]:
+        """The labels, shape (n,)."""
+
+    @property
+    def classes(self) -> int | None:
+        """The number of named classes."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +140,10 @@ class Model:
     """
 
     weights: tuple[float, ...]
-    shares: Shares | None
+    shares: PublishedShares | None
     offset: tuple[float, ...] = ()
     threshold: float = 0.0
-    evaluation: Evaluation | ClassEvaluation | None = None
+    evaluation: "Evaluation | ClassEvaluation | None" = None
     published: Published | None = None
 
     def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
@@ -194,54 +151,14 @@ class Model:
         return {"model.json": model_to_json(self, study, run)}
 
 
-@dataclass(frozen=True)
-class SavedModel:
-    """A released classifier as ``model.json`` stores it: everything that Dave needs.
-
-    Parameters
-    ----------
-    weights : tuple of float
-        d weights, or d for each named class in turn. If shares were published, the weights are computed from them. The
-        file also lists the weights for people to read; that list is then ignored.
-    shares : Shares or None
-        The published shares, if the classifier was released as shares.
-    encoder : Encoder
-        Turns a record into d coordinates.
-    label : Label
-        The column to predict, and its positive value or its classes.
-    study, protocol, run_id : str
-        The study's name, its protocol, and the run that made the classifier.
-    epsilon, delta : float
-        The study's privacy target.
-    loss : str
-        The loss that was minimised. Only with the logistic loss is sigma(w.x) a probability.
-    offset : tuple of float
-    threshold : float
-        As in a :class:`Model`.
-    """
-
-    weights: tuple[float, ...]
-    shares: Shares | None
-    encoder: Encoder
-    label: Label
-    study: str
-    protocol: str
-    run_id: str
-    epsilon: float
-    delta: float
-    loss: str = LOGISTIC.name
-    offset: tuple[float, ...] = ()
-    threshold: float = 0.0
-
-
-def scores_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
+def scores_of(model: Scoring, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
     """Return each record's score w.x + offset, shape (n,); with named classes, one for each, shape (n, classes)."""
     scores: NDArray[np.float64] = X @ np.array(model.weights).reshape(classes or 1, -1).T
     scores = scores + np.array(model.offset or (0.0,))
     return scores[:, 0] if classes is None else scores
 
 
-def answers_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
+def answers_of(model: Scoring, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
     """Return each record's label, shape (n,), as in a data set's ``y``; a score at the threshold stands for -1."""
     scores = scores_of(model, X, classes)
     if classes is not None:
@@ -250,7 +167,7 @@ def answers_of(model: Model | SavedModel, X: NDArray[np.float64], classes: int |
     return np.where(scores > model.threshold, 1.0, -1.0)
 
 
-def error_on(model: Model | SavedModel, tests: Dataset) -> float:
+def error_on(model: Scoring, tests: Labelled) -> float:
     """Return the fraction of records that a model labels wrongly."""
     return float(np.mean(answers_of(model, tests.X, tests.classes) != tests.y))
 
@@ -258,7 +175,7 @@ def error_on(model: Model | SavedModel, tests: Dataset) -> float:
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
     """Return the contents of ``model.json``: the classifier as it was released, and the encoder for records."""
     return {
-        "kind": _KIND,
+        "kind": KIND,
         "study": study.study.name,
         "protocol": study.study.protocol,
         "run_id": run.hex(),
@@ -266,7 +183,7 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
         "delta": study.privacy.delta,
         "loss": study.model.loss,
         "label": study.label.model_dump(mode="json", exclude_none=True),
-        "encoder": Encoder.from_study(study).to_json(),
+        "encoder": encoder_to_json(study.features, study.study.out_of_bounds, intercept=study.model.intercept),
         "release": "weights" if model.shares is None else "shares",
         "weights": _named(model.weights, study),
         **({"offset": list(model.offset)} if model.offset else {}),
@@ -275,77 +192,15 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
     }
 
 
+def encoder_to_json(features: Sequence[Feature], out_of_bounds: OutOfBounds, *, intercept: bool) -> dict[str, Any]:
+    """Return the encoder's part of a model file: public constants, with every number kept exactly."""
+    dumped = [f.model_dump(mode="json", exclude_none=True) for f in features]
+    rule = {} if out_of_bounds == "refuse" else {"out_of_bounds": out_of_bounds}
+    return {"features": dumped, "intercept": intercept, **rule}
+
+
 def _named(weights: tuple[float, ...], study: Study) -> dict[str, Any]:
     """Return weights by the names of their coordinates; with named classes, such a mapping for each class."""
     d, classes = study.d, study.label.classes
     rows = [dict(zip(study.coordinates, weights[i : i + d], strict=True)) for i in range(0, len(weights), d)]
     return rows[0] if classes is None else dict(zip(classes, rows, strict=True))
-
-
-def model_from_json(data: Mapping[str, Any]) -> SavedModel:
-    """Read what :func:`model_to_json` wrote.
-
-    Raises
-    ------
-    BadInput
-        The data are not a model that this program wrote, or a part of it is missing.
-    """
-    if data.get("kind") != _KIND:
-        raise BadInput("this is not a model that this program wrote", _HINT)
-    try:
-        texts = {key: str(data[key]) for key in ("study", "protocol", "run_id")}
-        shares = Shares.from_json(data["shares"]) if _RELEASES[data["release"]] else None
-        label = Label.model_validate(data["label"])
-        saved = SavedModel(
-            weights=_opened(shares) if shares is not None else _weights(data["weights"], label.classes),
-            shares=shares,
-            encoder=Encoder.from_json(data["encoder"]),
-            label=label,
-            epsilon=float(data["epsilon"]),
-            delta=float(data["delta"]),
-            offset=_offset(data.get("offset", ()), label.classes),
-            threshold=_finite(data.get("threshold", 0.0)),
-            loss=LOSSES[data["loss"]].name if "loss" in data else LOGISTIC.name,
-            **texts,
-        )
-    except (KeyError, TypeError, ValueError, OverflowError, ValidationError) as error:
-        raise BadInput("a part of the model file is missing or has the wrong form", _HINT) from error
-    wanted = saved.encoder.d * len(label.classes or ("",))
-    if len(saved.weights) != wanted:
-        raise BadInput(f"the model file has {len(saved.weights)} weights; its encoder and classes need {wanted}", _HINT)
-    return saved
-
-
-def _opened(shares: Shares) -> tuple[float, ...]:
-    """Return the weights that shares of a file add up to.
-
-    Raises
-    ------
-    BadInput
-        They add up to nothing that a run publishes: the file was changed.
-    """
-    try:
-        return shares.open()
-    except (SumRefused, OverflowError) as error:
-        raise BadInput("the published shares in the model file do not add up to weights", _HINT) from error
-
-
-def _offset(values: Any, classes: tuple[str, ...] | None) -> tuple[float, ...]:
-    offset = tuple(float(value) for value in values)
-    if len(offset) not in {0, len(classes or ("",))} or not all(map(isfinite, offset)):
-        raise ValueError("the offset has another length than the label has classes, or is not finite")
-    return offset
-
-
-def _finite(value: Any) -> float:
-    if not isfinite(number := float(value)):
-        raise ValueError("the threshold is not finite")
-    return number
-
-
-def _weights(named: Mapping[str, Any], classes: tuple[str, ...] | None) -> tuple[float, ...]:
-    rows = [named] if classes is None else [named[label] for label in classes]
-    weights = tuple(float(value) for row in rows for value in row.values())
-    if not all(map(isfinite, weights)):
-        raise ValueError("a weight is not finite")
-    return weights

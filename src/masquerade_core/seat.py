@@ -18,10 +18,9 @@ enforces three rules:
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
-from types import MappingProxyType
 from typing import TypeVar
 
 from masquerade_core.crypto.boxes import open_sealed, seal
@@ -33,7 +32,7 @@ from masquerade_core.shown import coin_of
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import NONCE_BYTES
-from masquerade_core.wire.messages import PARTIES, Broadcast, Ciphertexts, Message, SealedMessage
+from masquerade_core.wire.messages import PARTIES, Broadcast, Message, OneSend, SealedMessage
 
 __all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
 
@@ -52,9 +51,6 @@ class Seat:
         This participant's name; ``CHARLIE`` for the server.
     names : tuple of str
         The parties, in the order of the study's roster.
-    groups : mapping of str to tuple of str, optional
-        For a sub-curator, and for Charlie above some: the parties whose messages to Charlie each sub-curator gets in
-        his place.
 
     Attributes
     ----------
@@ -62,12 +58,9 @@ class Seat:
         What the role has counted so far, by label.
     """
 
-    def __init__(
-        self, me: str, names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, me: str, names: tuple[str, ...]) -> None:
         self.me = me
         self.names = names
-        self.groups = groups
         self._run = b""
         self._labels: set[str] = set()
         self.released: dict[str, Release] = {}
@@ -348,4 +341,4 @@ class Seat:
 
 
 def _ciphertexts(message: Message) -> int:
-    return sum(value.count for _, value in message if isinstance(value, Ciphertexts))
+    return sum(value.count for _, value in message if isinstance(value, OneSend))

@@ -12,13 +12,11 @@ from typing import Any
 from masquerade_core.counts import Levels, Numbers, reconcile, records
 from masquerade_core.data.cells import MISSING, Grid, Histogram
 from masquerade_core.errors import LocalProtocolError
+from masquerade_core.model import FEATURES, STATISTICS
 from masquerade_core.study import Feature, Study
 from masquerade_core.study.text import to_toml
 
-__all__ = ["FEATURES", "OTHER", "STATISTICS", "Statistics"]
-
-STATISTICS = "statistics.json"
-FEATURES = "features.toml"
+__all__ = ["OTHER", "Statistics"]
 
 OTHER = "other"
 """The level of a next study that stands for rare levels and for values that are no level."""

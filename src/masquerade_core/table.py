@@ -86,9 +86,6 @@ class Table:
         The run id, 16 bytes; by default a random one.
     silent : mapping of str to Silence, optional
         The parties that fall silent, and when. Their roles end there and return None.
-    groups : mapping of str to tuple of str, optional
-        The sub-curators, each with the parties whose messages it gets in Charlie's place. What Charlie broadcasts
-        reaches them, too. They have roles of their own.
     study : Study, optional
         The study that is run. It says whose keys a party is shown (``masquerade_core.shown``); all of them by
         default.
@@ -115,26 +112,18 @@ class Table:
         run: bytes | None = None,
         *,
         silent: Mapping[str, Silence] | None = None,
-        groups: Mapping[str, tuple[str, ...]] | None = None,
         study: Study | None = None,
     ) -> None:
         system = SystemRng()
         self.names = tuple(names)
-        self.groups = dict(groups or {})
-        self._curator_of = {name: sub for sub, group in self.groups.items() for name in group}
         self.run_id = system.bytes(RUN_BYTES) if run is None else run
-        everybody = (*self.names, *self.groups, CHARLIE)
+        everybody = (*self.names, CHARLIE)
         keys = {name: SigningKey(system.bytes(32)) for name in everybody}
         public = {name: key.public for name, key in keys.items()}
         below = {name: key for name, key in public.items() if name != CHARLIE}
         self._endpoints = {
             name: Endpoint(name, self.run_id, keys[name], below if name == CHARLIE else {CHARLIE: public[CHARLIE]})
             for name in everybody
-        }
-        # A sub-curator reads what its parties send to Charlie.
-        self._fronts = {
-            sub: Endpoint(CHARLIE, self.run_id, keys[sub], {name: public[name] for name in group})
-            for sub, group in self.groups.items()
         }
         self._shows_all = study is None or shows_all(study)
         self._study = study
@@ -150,11 +139,7 @@ class Table:
 
     def seat(self, name: str) -> Seat:
         """Return a new seat for this participant's role."""
-        return Seat(name, self.names, self.groups_of(name))
-
-    def groups_of(self, name: str) -> dict[str, tuple[str, ...]]:
-        """Return the groups as this participant's seat knows them: parties need not know that there are any."""
-        return self.groups if name == CHARLIE or name in self.groups else {}
+        return Seat(name, self.names)
 
     def run(self, roles: Mapping[str, Role]) -> dict[str, Any]:
         """Run all roles to their end and return each role's result by its participant's name.
@@ -170,7 +155,7 @@ class Table:
         self.__dict__.pop("_keys", None)
         self._players = {
             name: _Player(roles[name], self._endpoints[name], self._rngs[name], silence=self._silent.get(name))
-            for name in (*self.names, *self.groups, CHARLIE)
+            for name in (*self.names, CHARLIE)
         }
         try:
             while not all(player.done for player in self._players.values()):
@@ -245,32 +230,30 @@ class Table:
         keys, root = self._keys
         if self._study is None or self._shows_all:
             return keys, self.run_id
-        if name == CHARLIE or name in self.groups:
+        if name == CHARLIE:
             return keys, self.run_id, root
         shown = (*shown_to(self._study, coin_of(self.run_id, root), name), CHARLIE)
         return tuple((other, self._joined[other]) for other in shown), self.run_id, root
 
     def _deliver(self, name: str, send: Send) -> None:
         endpoint, charlie = self._endpoints[name], self._endpoints[CHARLIE]
-        reader = self._curator_of.get(name, CHARLIE)
-        front = self._fronts.get(reader, charlie)
         if send.broadcast:
             data = endpoint.broadcast("message", send.bodies[0], type=send.type)
-            for to in (*send.to, *self.groups):
+            for to in send.to:
                 self._to_party(to, data)
         elif name == CHARLIE:
             for to, body in zip(send.to, send.bodies, strict=True):
                 self._to_party(to, endpoint.seal(to, "message", body, type=send.type))
         elif send.kind == "sealed":
             data = endpoint.seal(CHARLIE, "sealed", pack_boxes(send.bodies), type=send.type, to=target(send.to))
-            frame = front.open(name, data)
+            frame = charlie.open(name, data)
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
             for to, box in split_boxes(frame, self.names):
                 self._to_party(to, charlie.seal(to, "sealed", box, type=send.type, source=name))
         else:
-            frame = front.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
+            frame = charlie.open(name, endpoint.seal(CHARLIE, "message", send.bodies[0], type=send.type))
             self.passed.append(Passed(frame.source, frame.to, frame.type, frame.size))
-            self._players[reader].inbox[name, "message"].append(frame)
+            self._players[CHARLIE].inbox[name, "message"].append(frame)
 
     def _to_party(self, name: str, data: bytes) -> None:
         frame = self._endpoints[name].open(CHARLIE, data)

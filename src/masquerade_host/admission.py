@@ -23,18 +23,17 @@ from masquerade_host.closing import Told
 from masquerade_host.hop import Contest, Hop, Whose
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
-from masquerade_host.links import CharlieLink
+from masquerade_host.large_rosters import Shower, check_size
+from masquerade_host.links import Arrival, CharlieLink
 from masquerade_host.named_messages import Abort, read_beat
 from masquerade_host.program import Program
 from masquerade_host.roster import Keys as BoxKeys
-from masquerade_host.roster import Shower, check_size
 from masquerade_host.seen import seen_in
 from masquerade_host.session import Session
 from masquerade_host.session_messages import Fields, Hello, Refusal, RefusalReason
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.standing import ASK, Ask, padded
 from masquerade_host.stats import Observer, quiet
-from masquerade_host.transport import Arrival
 
 __all__ = ["AdmittingSession"]
 

@@ -1,7 +1,7 @@
 """The record of a person's yes: which study, as which participant, on which population's budget, who and when.
 
 A record stands for one study *fingerprint*. Whoever changes anything in the study's file has a study that nobody has
-approved of.
+approved.
 """
 
 import contextlib
@@ -137,7 +137,7 @@ def find_approval(state: StateFolder, study: Study, me: str) -> Approval | None:
         There is a record, but it cannot be read or says something else than its name.
     """
     path = state.approval(study, me)
-    hint = f"remove it, and approve of the study again: masquerade approve STUDY --state {state.root}"
+    hint = f"remove it, and approve the study again: masquerade approve STUDY --state {state.root}"
     try:
         approval = Approval.model_validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -155,14 +155,14 @@ def need_approval(state: StateFolder, study: Study, me: str) -> Approval:
     Raises
     ------
     RefusedLocally
-        Nobody has approved of it, as participant ``me``, in this state folder.
+        It has not been approved, as participant ``me``, in this state folder.
     """
     if (approval := find_approval(state, study, me)) is not None:
         return approval
     raise RefusedLocally(
-        f"nobody has approved of this study for {me}: its fingerprint is {study.fingerprint()}, and no approval of it "
+        f"this study has not been approved for {me}: its fingerprint is {study.fingerprint()}, and no approval of it "
         f"lies in {state.root}",
-        "read it and approve of it with 'masquerade approve STUDY'; 'masquerade study diff OLD NEW' says what changed "
+        "read it and approve it with 'masquerade approve STUDY'; 'masquerade study diff OLD NEW' says what changed "
         "since an older one",
     )
 

@@ -1,4 +1,4 @@
-"""What a role waits for: which senders' frames are there, without a look at all of them whenever one comes."""
+"""Pending receives: the senders whose frames a role waits for, found without rescanning on each arrival."""
 
 from collections.abc import Iterator
 

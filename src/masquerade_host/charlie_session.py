@@ -23,13 +23,13 @@ from masquerade_host.admission import AdmittingSession
 from masquerade_host.hop import Hop
 from masquerade_host.journal import Entry
 from masquerade_host.lane import MAX_KEPT
+from masquerade_host.links import Arrival
 from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
 from masquerade_host.seen import judged, seen_in
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn
 from masquerade_host.standing import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.stats import Relayed
-from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import LONG, check_abort, heard, refuted, unanswered, whom_all_wait_for
 
 __all__ = ["CharlieSession"]
@@ -121,7 +121,6 @@ class CharlieSession(AdmittingSession):
             case Turn.ABORT:
                 self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name), data)
             case Turn.MESSAGE:
-                self.kept.add(hop.name, frame.type, data)
                 self._deliver(frame)
             case Turn.SEALED:
                 self._relay(frame)
@@ -258,6 +257,10 @@ class CharlieSession(AdmittingSession):
         body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
         self._out.send(hop.name, hop.seal(Turn.ABORT, body))
         self._close_if_done()
+
+    def _took(self, frame: Frame) -> None:
+        super()._took(frame)
+        self.kept.add(frame.source, frame.type, frame.data)  # and none that came later, which is in no sum
 
     def _check_due(self, wanted: Receive, frame: Frame) -> None:
         try:

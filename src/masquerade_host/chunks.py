@@ -13,11 +13,12 @@ from collections.abc import Iterator
 
 from masquerade_core.wire.frames import MAX_FRAME
 
-__all__ = ["CHUNK", "MAX_CONNECTIONS", "MAX_JOINED", "MAX_MESSAGE", "BadChunk", "Joiner", "Joiners", "cut"]
+__all__ = ["CHUNK", "MAX_CONNECTIONS", "MAX_JOINED", "MAX_MESSAGE", "QUEUE", "BadChunk", "Joiner", "Joiners", "cut"]
 
 MAX_MESSAGE = 16 * 1024  # bytes of a ZeroMQ message, encrypted: the most that a stranger's socket can make us hold
 CHUNK = 16_000  # bytes of a frame in one message: room for the header here and for CURVE's 33 bytes
 MAX_JOINED = MAX_FRAME + 64 * 1024  # a frame that is a little too long arrives, so that its sender can be named
+QUEUE = 32  # whole messages of one connection that libzmq holds for us
 MAX_CONNECTIONS = 4  # of one party with an unfinished frame each
 _HEADER = struct.Struct(">II")
 

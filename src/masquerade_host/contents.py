@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from masquerade_core.data.cell_loading import StreamedCells
 from masquerade_core.data.records import Records
 
 __all__ = ["canonical"]
 
 
-def canonical(value: object) -> Iterator[Any]:
+def canonical(value: Any) -> Iterator[Any]:
     """Yield a value's bytes, such that two values of the kinds that data sets are made of differ where these differ."""
     if isinstance(value, Records):
         yield from value.content()
-    elif isinstance(value, StreamedCells):  # as if they were in memory
+    elif getattr(value, "in_scratch", False):  # cells, as if they were in memory
         yield f"Cells places array <i4 {value.shape} ".encode()
         yield from value.places()
         yield b"grid "

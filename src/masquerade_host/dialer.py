@@ -20,33 +20,23 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 import zmq
 from zmq.utils import z85
 
 from masquerade_host.chunks import BadChunk, Joiner
 from masquerade_host.keyfiles import Keys
+from masquerade_host.links import AT_ONCE, DENIED, ConnectionEvent, harden
 from masquerade_host.outbox import Outbox
-from masquerade_host.proxy import Proxy, Tunnel
-from masquerade_host.transport import AT_ONCE, DENIED, harden
 
-__all__ = ["ConnectionEvent", "PartySocket"]
+if TYPE_CHECKING:
+    from masquerade_host.proxy import Proxy
+
+__all__ = ["PartySocket"]
 
 
 _EVENT = struct.Struct("=hi")  # of a monitor: the event, and a number. zmq.utils reads it as well, but loads asyncio
-
-
-class ConnectionEvent(Enum):
-    """What happened to a party's connection."""
-
-    CONNECTED = auto()
-    DENIED = auto()  # Charlie answered, and this party's key is not on his list
-    FAILED = auto()  # the handshake broke off: a wrong key on either side, a proxy with nobody behind it, or chance
-    FOREIGN = auto()  # the answer is in another protocol; ZeroMQ does not try again
-    UNRESOLVED = auto()  # the name in the address cannot be resolved now; it may be later
-    UNREACHED = auto()  # nobody answered, or the name is still unknown
-    LOST = auto()  # an established connection broke
 
 
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECTED | zmq.EVENT_CLOSED
@@ -74,8 +64,8 @@ class PartySocket:
         The way out of this party's network.
     """
 
-    def __init__(self, address: str, keys: Keys, server_key: bytes, proxy: Proxy | None = None) -> None:
-        self._tunnel = None if proxy is None else Tunnel(proxy, address)
+    def __init__(self, address: str, keys: Keys, server_key: bytes, proxy: "Proxy | None" = None) -> None:
+        self._tunnel = None if proxy is None else proxy.tunnel(address)
         if self._tunnel is not None:
             self._tunnel.start()
         self._address = address if self._tunnel is None else self._tunnel.address

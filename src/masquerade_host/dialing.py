@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from masquerade_core.errors import CannotConnect
-from masquerade_host.dialer import ConnectionEvent
+from masquerade_host.links import ConnectionEvent
 from masquerade_host.probe import Answer
 
 __all__ = ["RETRY_EVERY", "Dialing", "WhoAnswers"]

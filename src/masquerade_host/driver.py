@@ -27,11 +27,11 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_host.journal import Journal
+from masquerade_host.links import wait
 from masquerade_host.resuming import Stand, resume, returned
 from masquerade_host.session import Session
 from masquerade_host.signals import handled
 from masquerade_host.steps import Steps
-from masquerade_host.transport import wait
 
 __all__ = ["run_role", "telling_of_damage"]
 

@@ -9,19 +9,12 @@ from enum import Enum
 from masquerade_core.errors import MasqueradeError, ProtocolViolation
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, two_contents
 from masquerade_host.lane import CONNECTIONS, Lane
-from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
-from masquerade_host.transport import Arrival
+from masquerade_host.links import Arrival
+from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending, turn_of
 
-__all__ = ["Contest", "Hop", "Whose", "turn_of"]
+__all__ = ["Contest", "Hop", "Whose"]
 
 _MAX_REPLACED = 64  # connections of one party that are remembered
-
-_HELLOS = {"": Turn.HELLO, "fields": Turn.FIELDS, "refusal": Turn.REFUSAL}
-
-
-def turn_of(frame: Frame) -> Turn | None:
-    """Return a frame's turn by its header alone; ``None`` for a hello of a type that does not exist."""
-    return _HELLOS.get(frame.type) if frame.kind == "hello" else Turn(frame.kind)
 
 
 class Whose(Enum):

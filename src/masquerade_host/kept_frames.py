@@ -15,7 +15,8 @@ from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint, Frame, run_id
 from masquerade_core.wire.header import read_header
 from masquerade_host.closing import closed_by
-from masquerade_host.roster import Shown, box_keys_of
+from masquerade_host.large_rosters import Shown
+from masquerade_host.roster import box_keys_of
 from masquerade_host.run_files import STUDY
 from masquerade_host.session_messages import AllClosed, Closed, Hello, Hellos, Roster
 from masquerade_host.transcript import Transcript

@@ -9,27 +9,25 @@ import base64
 import binascii
 import os
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Self
 
 from nacl.public import PrivateKey
 
 from masquerade_core.crypto.boxes import Secret, SigningKey
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
-from masquerade_core.rng import SystemRng
-from masquerade_host.locked_keys import LockedKeys, NotEnoughMemory, WrongPassphrase
-from masquerade_host.passphrases import passphrase_of
-from masquerade_host.state import private_folder
 
-__all__ = ["Keys", "Rotated", "load_keys", "make_keys", "rotate_keys"]
+__all__ = ["HALVES_BYTES", "Keys", "load_keys", "text_of", "too_little_memory"]
 
 _MAGIC = "masquerade secret keys 1"
 _LOCKED_MAGIC = "masquerade secret keys 2"  # the same keys under a passphrase
 _KEY_BYTES = 32
+HALVES_BYTES = 2 * _KEY_BYTES
+"""The length of both halves, one after the other."""
+
 _MAX_BYTES = 4096
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -50,149 +48,37 @@ class Keys(Secret):
         self.signing = SigningKey(seed)
         self.public = PublicKeys(curve=bytes(PrivateKey(curve).public_key), sign=self.signing.public)
 
+    @classmethod
+    def of(cls, halves: bytes) -> Self:
+        """Return the keys with these halves, the CURVE key first."""
+        return cls(halves[:_KEY_BYTES], halves[_KEY_BYTES:])
+
     def key_for(self, purpose: bytes) -> bytes:
         """Return a key (32 bytes) of this participant's own files for one purpose."""
         return blake2b(purpose, digest_size=_KEY_BYTES, key=self.curve, person=b"masq own files").digest()
 
 
-def make_keys(path: Path | str, passphrase: str | None = None) -> Keys:
-    """Draw new keys and write them to ``path`` with mode 0600. A missing directory is made with mode 0700.
-
-    Parameters
-    ----------
-    path : path
-    passphrase : str, optional
-        Encrypts the file. Without it, whoever can read the file has the keys.
-
-    Raises
-    ------
-    BadInput
-        The file exists already (keys are never overwritten), or cannot be written there.
-    """
-    path = Path(path)
-    try:
-        private_folder(path.parent)
-    except OSError as error:
-        raise BadInput(
-            f"keys cannot be written to {path}: {path.parent} cannot be made", "choose another file"
-        ) from error
-    halves = SystemRng().bytes(2 * _KEY_BYTES)
-    try:
-        _write(path, _text(halves, passphrase, path))
-    except FileExistsError as error:
-        raise BadInput(f"{path} exists already, and keys are never overwritten", "choose another file") from error
-    except OSError as error:
-        raise BadInput(f"keys cannot be written to {path}: {error.strerror}", "choose another file") from error
-    return Keys(halves[:_KEY_BYTES], halves[_KEY_BYTES:])
-
-
-def _text(halves: bytes, passphrase: str | None, path: Path) -> str:
-    if passphrase is None:
-        lines = [_MAGIC, *(base64.b64encode(x).decode() for x in (halves[:_KEY_BYTES], halves[_KEY_BYTES:]))]
-    else:
-        try:
-            locked = LockedKeys.lock(halves, passphrase, SystemRng())
-        except NotEnoughMemory as error:
-            raise _too_little_memory(path, error) from None
-        lines = [_LOCKED_MAGIC, *locked.lines]
+def text_of(halves: bytes, locked: Sequence[str] = ()) -> str:
+    """Return the text of a key file: both halves, or the lines that hold them under a passphrase."""
+    lines = (
+        [_LOCKED_MAGIC, *locked] if locked else [_MAGIC, *(_written(halves[i:][:_KEY_BYTES]) for i in (0, _KEY_BYTES))]
+    )
     return "\n".join(lines) + "\n"
 
 
-def _write(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+def _written(half: bytes) -> str:
+    return base64.b64encode(half).decode()
 
 
-@dataclass(frozen=True)
-class Rotated:
-    """New keys in the place of old ones.
-
-    Attributes
-    ----------
-    keys : Keys
-        The new ones.
-    old : PublicKeys
-        The public half of those before.
-    kept : Path
-        The file where the old keys are now.
-    """
-
-    keys: Keys
-    old: PublicKeys
-    kept: Path
-
-
-def rotate_keys(
-    path: Path | str, new: Callable[[Path], str] | None = None, ask: Callable[[Path], str] = passphrase_of
-) -> Rotated:
-    """Draw new keys into ``path``; the old file stays beside it, under a name with today's date.
-
-    At every moment, also if the machine stops, ``path`` holds the old keys or the new ones as a whole.
-
-    Parameters
-    ----------
-    path : path
-        A key file.
-    new : callable, optional
-        Returns the passphrase for the new keys. Without it they get that of the old ones, if those have one.
-    ask : callable
-        Returns the passphrase of the old keys.
-
-    Raises
-    ------
-    BadInput
-        The old file cannot be used, or nothing can be written beside it.
-    """
-    path = Path(path)
-    given: list[str] = []  # in a list, so that the passphrase is asked for once
-
-    def asked(file: Path) -> str:
-        given.append(ask(file))
-        return given[-1]
-
-    old = load_keys(path, asked)
-    passphrase = new(path) if new is not None else given[-1] if given else None
-    fresh = path.with_name(f".{path.name}.rotating")
-    fresh.unlink(missing_ok=True)  # of a rotation that did not come to its end
-    keys = make_keys(fresh, passphrase)
-    try:
-        kept = _kept_beside(path)
-        fresh.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise BadInput(f"the keys in {path} cannot be replaced: {error.strerror}", "see who owns its folder") from error
-    return Rotated(keys, old.public, kept)
-
-
-def _kept_beside(path: Path) -> Path:
-    """Give the file a second name with today's date, and a number where that name is taken."""
-    number = 1
-    while True:
-        name = f"{path.name}.until-{datetime.now(UTC):%Y-%m-%d}" + (f"-{number}" if number > 1 else "")
-        try:
-            path.with_name(name).hardlink_to(path)
-        except FileExistsError:
-            number += 1
-        else:
-            return path.with_name(name)
-
-
-def load_keys(path: Path | str, ask: Callable[[Path], str] = passphrase_of) -> Keys:
+def load_keys(path: Path | str, ask: Callable[[Path], str] | None = None) -> Keys:
     """Read a participant's keys.
 
     Parameters
     ----------
     path : path
-    ask : callable
-        Returns the passphrase; called only for a file that has one.
+    ask : callable, optional
+        Returns the passphrase; called only for a file that has one. By default it is
+        :func:`masquerade_host.passphrases.passphrase_of`.
 
     Raises
     ------
@@ -242,21 +128,17 @@ def _check_folder(folder: Path, others: int) -> None:
         raise BadInput(f"others can write to {folder}, and so replace the key file", f"chmod go-w {folder}")
 
 
-def _parse(path: Path, raw: bytes, ask: Callable[[Path], str]) -> Keys:
+def _passphrase_of(path: Path) -> str:
+    from masquerade_host.passphrases import passphrase_of
+
+    return passphrase_of(path)
+
+
+def _parse(path: Path, raw: bytes, ask: Callable[[Path], str] | None) -> Keys:
     # No cause is chained and nothing is quoted: the text may be half a key.
     lines = raw.decode("ascii", "replace").splitlines()
-    if lines[:1] == [_LOCKED_MAGIC] and (locked := LockedKeys.parse(lines[1:])) is not None:
-        try:
-            halves = locked.open(ask(path))
-        except WrongPassphrase:
-            raise BadInput(
-                f"the passphrase does not open the key file {path}, or somebody changed the file",
-                "give the passphrase that was chosen when the keys were made; nothing else can open them",
-            ) from None
-        except NotEnoughMemory as error:
-            raise _too_little_memory(path, error) from None
-        if len(halves) == 2 * _KEY_BYTES:
-            return Keys(halves[:_KEY_BYTES], halves[_KEY_BYTES:])
+    if lines[:1] == [_LOCKED_MAGIC] and (halves := _unlocked(path, lines[1:], ask)) is not None:
+        return Keys.of(halves)
     try:
         magic, curve, seed = lines[0], *(base64.b64decode(line, validate=True) for line in lines[1:3])
     except (IndexError, ValueError, binascii.Error):
@@ -266,7 +148,26 @@ def _parse(path: Path, raw: bytes, ask: Callable[[Path], str]) -> Keys:
     return Keys(curve, seed)
 
 
-def _too_little_memory(path: Path, error: NotEnoughMemory) -> BadInput:
+def _unlocked(path: Path, lines: list[str], ask: Callable[[Path], str] | None) -> bytes | None:
+    """Return both halves of keys that a passphrase encrypts; None if the lines hold no such keys."""
+    from masquerade_host.locked_keys import LockedKeys, NotEnoughMemory, WrongPassphrase
+
+    if (locked := LockedKeys.parse(lines)) is None:
+        return None
+    try:
+        halves: bytes = locked.open((ask or _passphrase_of)(path))
+    except WrongPassphrase:
+        raise BadInput(
+            f"the passphrase does not open the key file {path}, or somebody changed the file",
+            "give the passphrase that was chosen when the keys were made; nothing else can open them",
+        ) from None
+    except NotEnoughMemory as error:
+        raise too_little_memory(path, error) from None
+    return halves if len(halves) == 2 * _KEY_BYTES else None
+
+
+def too_little_memory(path: Path, error: Exception) -> BadInput:
+    """Return the error of a key file whose passphrase needs more memory than there is."""
     return BadInput(
         f"the passphrase of {path} needs {error} MB of memory for a moment, which this machine does not give",
         "raise the memory limit of this process or container",

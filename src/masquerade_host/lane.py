@@ -145,7 +145,7 @@ class Lane:
             self.ready = list(self._frames)
 
     def forget(self, got: int) -> None:
-        """Keep no frame any more that the other end holds; ``got`` is how many these are."""
+        """Discard acknowledged frames; ``got`` is how many the other end holds."""
         while self.acknowledged < got:
             self.kept -= len(self._frames.popleft())
             self.acknowledged += 1

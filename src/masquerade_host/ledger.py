@@ -38,7 +38,7 @@ class Account:
     spent : float
         The epsilon of all that was debited, at the limit's delta; infinite where the debits' deltas exceed it.
     taken : float
-        The same, where a study that is open counts with its whole target.
+        The same, where an open study counts in full.
     left : float
         The largest epsilon of a next study that needs no delta of its own.
     delta_left : float

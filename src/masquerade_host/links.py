@@ -1,12 +1,71 @@
-"""What a session needs of its transport: sockets do it in a run, lists do it in a test."""
+"""What a session needs of its transport, and what both ends' sockets have in common.
 
-from collections.abc import Iterable
+Sockets do it in a run, lists do it in a test.
+"""
+
+import socket
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Protocol
 
-from masquerade_host.dialer import ConnectionEvent
-from masquerade_host.transport import Arrival
+import zmq
+from zmq.utils import z85
 
-__all__ = ["CharlieLink", "Link", "PartyLink"]
+from masquerade_host.chunks import MAX_MESSAGE, QUEUE
+from masquerade_host.keyfiles import Keys
+
+__all__ = [
+    "AT_ONCE",
+    "DENIED",
+    "Arrival",
+    "CharlieLink",
+    "ConnectionEvent",
+    "Link",
+    "PartyLink",
+    "ProxyRefusedError",
+    "harden",
+    "wait",
+]
+
+AT_ONCE = 256  # chunks that are taken before the session checks its clocks
+DENIED = 400  # the status with which our ZAP handler denies a key
+_TO_SEND = 512  # chunks for one peer inside ZeroMQ: the longest frame fits, so nobody waits to offer the rest
+
+
+class ConnectionEvent(Enum):
+    """What happened to a party's connection."""
+
+    CONNECTED = auto()
+    DENIED = auto()  # Charlie answered, and this party's key is not on his list
+    FAILED = auto()  # the handshake broke off: a wrong key on either side, a proxy with nobody behind it, or chance
+    FOREIGN = auto()  # the answer is in another protocol; ZeroMQ does not try again
+    UNRESOLVED = auto()  # the name in the address cannot be resolved now; it may be later
+    UNREACHED = auto()  # nobody answered, or the name is still unknown
+    LOST = auto()  # an established connection broke
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One ZeroMQ message at Charlie.
+
+    Attributes
+    ----------
+    name : str
+        The party whose key the connection proved.
+    route : bytes
+        The way back.
+    data : bytes or None
+        The frame; ``None`` for what is no chunk of a frame, or not the one that is due.
+    """
+
+    name: str
+    route: bytes
+    data: bytes | None
+
+
+class ProxyRefusedError(OSError):
+    """The proxy was reached, and does not allow this connection; trying again would not help."""
 
 
 class Link(Protocol):
@@ -73,3 +132,37 @@ class CharlieLink(Link, Protocol):
 
     def denied(self) -> int:
         """Return how many strangers were turned away since the last call."""
+
+
+# --- Both ends of a connection ------------------------------------------------------
+
+
+def harden(sock: "zmq.Socket[bytes]", keys: Keys, handshake: float = 3.0) -> None:
+    """Set the options of both ends: CURVE, bounded queues and frames, heartbeats, and nothing kept after the close.
+
+    Parameters
+    ----------
+    sock : Socket
+    keys : Keys
+    handshake : float
+        Seconds within which a CURVE handshake has to be done.
+    """
+    sock.linger = 0
+    sock.sndhwm, sock.rcvhwm = _TO_SEND, QUEUE
+    sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
+    sock.setsockopt(zmq.HANDSHAKE_IVL, int(1000 * handshake))
+    sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
+    sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 15000)
+    sock.setsockopt(zmq.HEARTBEAT_TTL, 15000)
+    sock.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    sock.curve_secretkey = z85.encode(keys.curve)
+    sock.curve_publickey = z85.encode(keys.public.curve)
+
+
+def wait(sockets: Collection["zmq.Socket[bytes]"], bell: socket.socket, milliseconds: int) -> None:
+    """Sleep until something arrives at a socket, the bell rings, or the time is over."""
+    poller = zmq.Poller()
+    poller.register(bell, zmq.POLLIN)
+    for sock in sockets:
+        poller.register(sock, zmq.POLLIN)
+    poller.poll(milliseconds)

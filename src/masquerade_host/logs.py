@@ -8,16 +8,14 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
-
-import structlog
-from structlog.typing import EventDict, WrappedLogger
 
 from masquerade_core.errors import BadInput
 from masquerade_host.levels import Level
 from masquerade_host.meter import Meter
-from masquerade_host.progress import Writable, sentence, withhold
+from masquerade_host.progress import Fields, passed, put, sentence
 from masquerade_host.stats import JOINING
 
 __all__ = ["EVERY", "Log", "LogFile"]
@@ -102,7 +100,7 @@ class Log:
     ----------
     file : text file or LogFile
     level : Level
-        The least grave events that are written.
+        Minimum severity of the events that are written.
     clock : callable
         Seconds, monotonic.
     """
@@ -116,14 +114,7 @@ class Log:
         self._next = clock() + EVERY
         self._joined = False
         self._lost = 0
-        self._logger = structlog.wrap_logger(
-            structlog.WriteLogger(file),  # type: ignore[arg-type]  # it calls write and flush alone
-            processors=[
-                withhold,
-                structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%S.%fZ", utc=True),
-                Writable(_line, file),  # type: ignore[arg-type]  # it looks at the encoding alone
-            ],
-        )
+        self._file = file
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
         """Write one event. A disk that is full, or a reader who has gone away, does not end the run."""
@@ -142,27 +133,35 @@ class Log:
     def _write(self, event: str, fields: dict[str, str | float]) -> None:
         try:
             if self._lost:
-                self._logger.info("lines_lost", count=self._lost)
+                self._put("lines_lost", {"count": self._lost})
                 self._lost = 0
-            self._logger.info(event, **fields)
+            self._put(event, fields)
         except OSError:
             self._lost += 1
 
+    def _put(self, event: str, fields: Fields) -> None:
+        line = _line(passed(event, fields))
+        if line is not None:
+            put(self._file, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} {line}")
 
-def _line(logger: WrappedLogger, method: str, fields: EventDict) -> str:
-    event, at = fields["event"], fields.pop("timestamp")
+
+def _line(fields: Fields) -> str | None:
+    """Return an event's level and sentence; None where it has none."""
+    event, words = str(fields["event"]), sentence(fields)
     match event:
         case "so_far":
-            level, words = Level.INFO, fields["message"]
+            level, words = Level.INFO, str(fields["message"])
         case "traffic":
             level, words = Level.DEBUG, f"{fields['messages']} messages, {fields['bytes']} bytes so far."
         case "lines_lost":
             level, words = Level.WARNING, f"Lines of this log that could not be written: {fields['count']}."
         case _:
-            level, words = _level_of(event), sentence(logger, method, fields).removeprefix("error: ")
+            level = _level_of(event)
+    if words is None:
+        return None
     if event == "error":
-        words += f" (exit code {fields['exit_code']}, {fields['error_code']})"
-    return f"{at} {level.upper():<7} {_on_one_line(words)}"
+        words = f"{words.removeprefix('error: ')} (exit code {fields['exit_code']}, {fields['error_code']})"
+    return f"{level.upper():<7} {_on_one_line(words)}"
 
 
 def _on_one_line(words: str) -> str:

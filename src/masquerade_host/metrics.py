@@ -68,7 +68,7 @@ class Metrics:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         try:
-            from prometheus_client import CollectorRegistry, Counter, Gauge  # noqa: PLC0415  an extra
+            from prometheus_client import CollectorRegistry, Counter, Gauge
         except ImportError as error:
             raise BadInput(
                 "--metrics needs the package prometheus-client, which is not installed",
@@ -154,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a request."""
-        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest  # noqa: PLC0415  an extra
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
         match self.path.partition("?")[0]:
             case "/metrics":

@@ -16,20 +16,18 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Frame, Kind
 from masquerade_core.wire.relay import pack_boxes, target
 from masquerade_host.debits import Debits
-from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.dialing import RETRY_EVERY, Dialing, WhoAnswers
-from masquerade_host.hop import turn_of
 from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane, first_connection
-from masquerade_host.links import PartyLink
+from masquerade_host.links import ConnectionEvent, PartyLink
 from masquerade_host.named_messages import Abort, Beat, pack_abort, read_abort, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
 from masquerade_host.program import Program
 from masquerade_host.seating import SeatingSession
 from masquerade_host.seen import judged, seen_in
 from masquerade_host.session_messages import Closed, Fields, Hello, Hellos, Refusal
-from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending
+from masquerade_host.session_states import End, HopEvent, JoinState, Turn, after, may_send, received, sending, turn_of
 from masquerade_host.stats import Observer, quiet
 from masquerade_host.steps import digest_of
 from masquerade_host.verdicts import Known, suspects_of

@@ -1,7 +1,7 @@
 """The site's rules, ``policy.toml`` in the state folder: which studies this machine may take part in.
 
 Whoever answers for a site's data writes the file once. Every rule is optional, and a missing file forbids nothing. A
-study that breaks a rule is refused here, before anything is sent, whoever approved of it.
+study that breaks a rule is refused here, before anything is sent, whoever approved it.
 
 .. code-block:: toml
 
@@ -12,7 +12,7 @@ study that breaks a rule is refused here, before anything is sent, whoever appro
     max_epsilon = 1.0
     max_delta = 1e-6
     min_parties = 3
-    min_colluders = 1                  # how many colluders the noise must count with
+    min_colluders = 1                  # how many colluders the noise must allow for
 
     [budget]                           # the largest limits of a population's budget, for all studies together
     max_epsilon = 10.0
@@ -120,7 +120,7 @@ class Rules(Section):
             raise ValueError(f"population {name!r} stands there twice; give it one [[population]] with all its files")
         files = [_resolved(data_at(text)) for p in self.populations for text in p.data or ()]
         if (path := next((file for i, file in enumerate(files) if file in files[:i]), None)) is not None:
-            raise ValueError(f"{path} belongs to two populations, but its records count on one budget")
+            raise ValueError(f"{path} belongs to two populations, but its records are charged to one budget")
         return self
 
 
@@ -253,8 +253,8 @@ class Policy:
         if rules.min_colluders is not None and covered < rules.min_colluders:
             why = "" if study.proven else ", since its noise is a paper's and not sized for any"
             yield (
-                f"[study] min_colluders: the study's noise counts with {counted(covered, 'colluder')}{why}, where at "
-                f"least {rules.min_colluders} must be counted with"
+                f"[study] min_colluders: the study's noise allows for {counted(covered, 'colluder')}{why}, where at "
+                f"least {rules.min_colluders} must be allowed for"
             )
 
     def _too_dear(self, study: Study, spends: Cost | None) -> Iterator[str]:

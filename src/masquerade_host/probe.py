@@ -9,12 +9,16 @@ import socket
 import time
 from contextlib import closing
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from nacl.exceptions import CryptoError
 from nacl.public import Box, PrivateKey, PublicKey
 
 from masquerade_core.rng import SystemRng
-from masquerade_host.proxy import Proxy, ProxyRefusedError
+from masquerade_host.links import ProxyRefusedError
+
+if TYPE_CHECKING:
+    from masquerade_host.proxy import Proxy
 
 __all__ = ["Answer", "probe"]
 
@@ -40,7 +44,7 @@ class Answer(Enum):
     CHARLIE = auto()  # a CURVE server with the study's key
 
 
-def probe(address: str, server_key: bytes, proxy: Proxy | None = None, *, seconds: float = 3.0) -> Answer:
+def probe(address: str, server_key: bytes, proxy: "Proxy | None" = None, *, seconds: float = 3.0) -> Answer:
     """Ask whoever listens at ``address`` to prove a CURVE key.
 
     Parameters

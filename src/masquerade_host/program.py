@@ -39,7 +39,7 @@ DEPENDENCIES = frozenset(
     {
         *("adbc-driver-postgresql", "distributed", "duckdb", "gmpy2", "jinja2", "joblib", "matplotlib", "msgpack"),
         *("numpy", "onnx", "phe", "prometheus-client", "pyarrow", "pydantic", "pynacl", "pyzmq", "rich"),
-        *("scikit-learn", "scipy", "skops", "structlog", "threadpoolctl", "typer"),
+        *("scikit-learn", "scipy", "skops", "threadpoolctl", "typer"),
     }
 )
 """The distributions that this one names as its dependencies, extras included."""

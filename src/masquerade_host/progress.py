@@ -4,22 +4,24 @@ Everything that a process says goes through this module. Only fields on a list p
 frames, codes, and the sentences of this program's own errors, which never hold a record.
 """
 
+import json
 import secrets
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import Protocol, TextIO
 
-import structlog
 import typer
-from structlog.typing import EventDict, WrappedLogger
 
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.grounds import NAMING
 from masquerade_core.spent import with_spent
 
-__all__ = ["Mode", "Progress", "Writable", "end_of", "mode_of", "sentence", "withhold"]
+__all__ = ["Fields", "Mode", "Progress", "Sink", "end_of", "mode_of", "passed", "put", "sentence"]
+
+Fields = Mapping[str, str | float]
+"""An event and its fields, as :func:`passed` lets them through."""
 
 _ALLOWED = frozenset(
     {
@@ -39,7 +41,7 @@ _SENTENCES = {
     "unreachable": "Charlie cannot be reached at {address}; {left} seconds are left before this party gives up.",
     "unconfirmed": "The run is over, but no word of {waited_for} says that it knows; Charlie waits for {left} seconds.",
     "cut_off": "The connection to {address} is lost; making a new one.",
-    "reconnected": "The connection to {address} is there again.",
+    "reconnected": "Reconnected to {address}.",
     "turned_away": "Refused a process of {party} ({reason}); the run goes on.",
     "unseated": "Another process of {party} has its seat now, for the one before did not answer; the run goes on.",
     "connected": "{party} is connected.",
@@ -80,41 +82,42 @@ def mode_of(arguments: Sequence[str]) -> Mode:
     return Mode.TEXT
 
 
-def withhold(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
-    """Let only listed fields through: a step of structlog."""
-    passed: dict[str, Any] = {}
-    for name, value in fields.items():
-        if name in _ALLOWED and isinstance(value, (str, int, float)):
-            passed[name] = value[:_LONGEST] if isinstance(value, str) else value
-    return passed
+class Sink(Protocol):
+    """A file that lines are written to."""
+
+    def write(self, text: str, /) -> object:
+        """Write a text."""
+
+    def flush(self) -> None:
+        """Let nothing wait in this process."""
 
 
-def sentence(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
-    """Return the sentence for an event: structlog's last step. An event without one is dropped."""
+def passed(event: str, fields: Mapping[str, object]) -> Fields:
+    """Return the fields of an event that are on the list, and the event itself as the last one."""
+    return {
+        name: value[:_LONGEST] if isinstance(value, str) else value
+        for name, value in (*fields.items(), ("event", event))
+        if name in _ALLOWED and isinstance(value, (str, int, float))
+    }
+
+
+def sentence(fields: Fields) -> str | None:
+    """Return the sentence for an event; None where it has none."""
     event = fields["event"]
     if event == "error":
         hint = f"\nwhat to do: {fields['hint']}" if fields.get("hint") else ""
         return f"error: {fields['message']}{hint}"
     key = "came" if event == "connected" and "joined" in fields else event
     key = "other_version" if event == "refused" and "version" in fields else key
-    template = _SENTENCES.get(key)
-    if template is None:
-        raise structlog.DropEvent
-    return template.format_map(fields)
+    template = _SENTENCES.get(str(key))
+    return None if template is None else template.format_map(fields)
 
 
-class Writable:
-    """structlog's last step. Letters that the file's encoding lacks, as a column's name may have them, are escaped."""
-
-    def __init__(self, render: Callable[..., str | bytes], file: TextIO) -> None:
-        self._render = render
-        self._encoding = getattr(file, "encoding", None) or "utf-8"
-
-    def __call__(self, logger: WrappedLogger, method: str, fields: EventDict) -> str:
-        """Return the event as a line that the file can take."""
-        return (
-            str(self._render(logger, method, fields)).encode(self._encoding, "backslashreplace").decode(self._encoding)
-        )
+def put(file: Sink, line: str) -> None:
+    """Write a line. Letters that the file's encoding lacks, as a column's name may have them, are escaped."""
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    file.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    file.flush()
 
 
 class Progress:
@@ -130,17 +133,18 @@ class Progress:
 
     def __init__(self, mode: Mode, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._mode = mode
-        render = structlog.processors.JSONRenderer() if mode is Mode.JSON else sentence
-        file = (out or sys.stdout) if mode is Mode.JSON else (err or sys.stderr)
-        self._err = err or sys.stderr
-        self._logger = structlog.wrap_logger(structlog.WriteLogger(file), processors=[withhold, Writable(render, file)])
+        self._out, self._err = out or sys.stdout, err or sys.stderr
 
     def __call__(self, event: str, /, **fields: str | float) -> None:
         """Report one event. A reader who has gone away does not end the run."""
         if self._mode is Mode.NONE and event != "error":
             return
+        told = passed(event, fields)
         try:
-            self._logger.info(event, **fields)
+            if self._mode is Mode.JSON:
+                put(self._out, json.dumps(told))
+            elif (line := sentence(told)) is not None:
+                put(self._err, line)
         except OSError:
             self._mode = Mode.NONE
 

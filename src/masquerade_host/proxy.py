@@ -3,6 +3,10 @@
 ZeroMQ knows no HTTP proxy, and of a SOCKS proxy's refusal it says nothing. So the party connects to a port of its own
 machine, and threads carry the bytes on. The proxy sees encrypted bytes, as the network does: CURVE's handshake is with
 Charlie. Only the option ``--proxy`` names a proxy. No variable of the environment, such as ``HTTPS_PROXY``, is read.
+
+A ZeroMQ server speaks first, so its greeting may come in one packet with the proxy's answer. python-socks 3.2 and
+``http.client`` read the answer in blocks and drop what follows it, and the handshake waits for ever. So the answer is
+read here, byte by byte.
 """
 
 import base64
@@ -13,8 +17,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from masquerade_core.errors import BadInput
+from masquerade_host.links import ProxyRefusedError
 
-__all__ = ["Proxy", "ProxyRefusedError", "Tunnel"]
+__all__ = ["Proxy", "Tunnel"]
 
 _BLOCK = 64 * 1024
 _LONGEST_ANSWER = 16 * 1024  # bytes of a proxy's answer before the connection is there
@@ -22,10 +27,6 @@ _TIMEOUT = 10.0  # seconds for the proxy's answer
 _BEHIND = ("500", "502", "503", "504")  # the proxy allows it, but could not reach Charlie
 _SOCKS_NOT_ALLOWED = 2
 _SOCKS_PASSWORD = 2  # the method "user name and password" (RFC 1929)
-
-
-class ProxyRefusedError(OSError):
-    """The proxy was reached, and does not allow this connection; trying again would not help."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class Proxy:
             "the proxy has no address that this program understands",
             "write --proxy http://HOST:PORT or --proxy socks5://HOST:PORT, with USER:PASSWORD@ before HOST if needed",
         )
+
+    def tunnel(self, address: str) -> "Tunnel":
+        """Return a tunnel to an address, ``tcp://host:port``, which is not started yet."""
+        return Tunnel(self, address)
 
     def connect(self, address: str, timeout: float = _TIMEOUT) -> socket.socket:
         """Connect to ``tcp://host:port`` through the proxy, which looks the name up.

@@ -1,24 +1,17 @@
 """Everything that a running process tells its operator: at the terminal, in logs, and to a monitoring system."""
 
 import contextlib
-import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from masquerade_host.levels import Level, Logged
-from masquerade_host.logs import Log, LogFile
-from masquerade_host.meter import Meter
-from masquerade_host.progress import Mode, Progress, end_of
+from masquerade_host.progress import end_of
 from masquerade_host.stats import Observer
 
-__all__ = ["Reporting", "Terminal", "reporting"]
-
-_CLEAR = "\r\x1b[K"
-_NARROW = 80  # columns, where the terminal does not say how many it has
+__all__ = ["Reporting", "reporting"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +23,7 @@ class Reporting:
     log_file : Path or None
         A file that gets a copy of the log.
     level : Level
-        The least grave events that logs show.
+        Minimum severity of logged events.
     metrics : str or None
         The address at which a monitoring system can ask, as :func:`masquerade_host.metrics.address_of` reads it.
     """
@@ -40,54 +33,14 @@ class Reporting:
     metrics: str | None = None
 
 
-class Terminal:
-    """An observer for a person at a terminal: a sentence for each event, and below them one line that changes.
-
-    Parameters
-    ----------
-    file : text file
-        The terminal.
-    clock : callable
-        Seconds, monotonic.
-    """
-
-    def __init__(self, file: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._file = file
-        self._meter = Meter(clock)
-        self._sentences = Progress(Mode.TEXT, err=file)
-
-    def __call__(self, event: str, /, **fields: str | float) -> None:
-        """Show one event."""
-        self._meter.note(event, fields)
-        self._put(_CLEAR)
-        if event != "error":  # the command shows it when it ends
-            self._sentences(event, **fields)
-        line = self._meter.line()
-        if line and event not in ("done", "error"):
-            encoding = self._file.encoding or "utf-8"
-            line = line.encode(encoding, "backslashreplace").decode(encoding)
-            self._put(line[: self._columns() - 1])  # a line that wraps cannot be taken back
-
-    def _columns(self) -> int:
-        try:
-            return os.get_terminal_size(self._file.fileno()).columns or _NARROW
-        except (OSError, ValueError):
-            return _NARROW
-
-    def _put(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a terminal that went away ends no run
-            self._file.write(text)
-            self._file.flush()
-
-    def close(self) -> None:
-        """Take the changing line away."""
-        self._put(_CLEAR)
-
-
 def _at(err: TextIO, level: Level, stack: contextlib.ExitStack) -> Observer:
     """Return what stderr shows: sentences and a changing line at a terminal, and a log elsewhere."""
     if not err.isatty():
+        from masquerade_host.logs import Log
+
         return Log(err, level)
+    from masquerade_host.terminal import Terminal
+
     terminal = Terminal(err)
     stack.callback(terminal.close)
     return terminal
@@ -117,12 +70,14 @@ def reporting(wanted: Reporting, err: TextIO | None = None, *, show: Observer | 
     with contextlib.ExitStack() as stack:
         observers = [show or _at(err, wanted.level, stack)]
         if wanted.log_file is not None:
+            from masquerade_host.logs import Log, LogFile
+
             file = LogFile(wanted.log_file)
             stack.callback(file.close)
             observers.append(Log(file, wanted.level))
         where = ""
         if wanted.metrics is not None:
-            from masquerade_host.metrics import serving  # noqa: PLC0415  most runs need no server
+            from masquerade_host.metrics import serving
 
             metrics, where = stack.enter_context(serving(wanted.metrics))
             observers.append(metrics)

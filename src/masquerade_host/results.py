@@ -18,9 +18,9 @@ from masquerade_core.errors import (
     RunFailed,
 )
 from masquerade_core.evidence import EVIDENCE, Findings
+from masquerade_core.model import FEATURES, STATISTICS
 from masquerade_core.privacy.accounting.composition import Total, cost_of
 from masquerade_core.spent import Spent
-from masquerade_core.statistics import FEATURES, STATISTICS
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.run_files import (
     APPROVAL,

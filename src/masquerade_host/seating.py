@@ -3,20 +3,35 @@
 The rest of a party's session is in :mod:`masquerade_host.party_session`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
-from masquerade_core.shown import closes_with_all, coin_of, heard_by
-from masquerade_core.study import CHARLIE
+from masquerade_core.shown import closes_with_all, coin_of, heard_by, shows_all
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint, Frame, run_id
 from masquerade_host.closing import check_all_closed
 from masquerade_host.holding import HoldingSession
-from masquerade_host.roster import Shown, box_keys_of
+from masquerade_host.roster import box_keys_of
 from masquerade_host.session_messages import AllClosed, Hellos, Roster
 from masquerade_host.session_states import JoinState, Turn
 
-__all__ = ["SeatingSession"]
+if TYPE_CHECKING:
+    from masquerade_host.large_rosters import Shown
+
+__all__ = ["SeatingSession", "load_for"]
+
+
+def load_for(study: Study) -> None:
+    """Load what a party's session of a study needs, and others do not: before it says hello."""
+    if not shows_all(study):
+        _shown_class()
+
+
+def _shown_class() -> "type[Shown]":
+    from masquerade_host.large_rosters import Shown
+
+    return Shown
 
 
 class SeatingSession(HoldingSession):
@@ -45,7 +60,7 @@ class SeatingSession(HoldingSession):
             return
         self.run, self.kept.roster = run, body
         own = (self.me, self._hello)
-        self._shown = Shown(roster, run, self.study, self.study_id, self._keys.signing, own)
+        self._shown = _shown_class()(roster, run, self.study, self.study_id, self._keys.signing, own)
 
     def _take_hellos(self, shown: Hellos) -> None:
         if self._shown is None:

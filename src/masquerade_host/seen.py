@@ -50,16 +50,18 @@ def judged(judge: Judge) -> Iterator[None]:
 def shown_for(error: MasqueradeError | None, frames: Sequence[bytes], judge: Judge) -> tuple[bytes, ...]:
     """Return those of these frames that prove to everybody whom the error names; none where none do."""
     named: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
     if isinstance(error, ProtocolViolation):
         named = (error.peer,) if error.peer else error.suspects
     elif isinstance(error, StateCopied):
-        named = error.copied
-    if not named:
+        copied = error.copied
+    if not named and not copied:
         return ()
     for shown in (*((frame,) for frame in frames), tuple(frames)):
         fits = 0 < len(shown) <= MAX_SHOWN and sum(map(len, shown)) <= MAX_SHOWN_BYTES
         found = judge.of(shown) if fits else None
-        if found is not None and named == (found.named or (found.copied,)):
+        # What is shown must prove just what is said: a copied state is nobody's fault.
+        if found is not None and (named, copied) == (found.named, (found.copied,) if found.copied else ()):
             return shown
     return ()
 
@@ -118,7 +120,7 @@ def evidence_of(
     nobody = not any(getattr(error, part, ()) for part in ("accused", "suspects", "peer", "copied"))
     nobody &= not isinstance(error, (ClaimRefuted, DeadlinePassed))  # which say nothing of a sum
     said_by = error.said_by if isinstance(error, Reported) else ""
-    return kept.to_json(identity, sign, shown) | {"refused_sum": nobody, "said_by": said_by}
+    return kept.to_json(identity, sign, shown, refused_sum=nobody, said_by=said_by)
 
 
 def after_check(

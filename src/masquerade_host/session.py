@@ -325,9 +325,15 @@ class Session(Journaling):
         if not self._awaited.missing or self._gives_up(wanted):
             queues = [self._inbox[sender, wanted.kind] for sender in wanted.senders]
             taken = [queue.popleft() if queue else None for queue in queues]
-            self._last.taken |= {came[1].source: came[1].data for came in taken if came}
+            for came in taken:
+                if came:
+                    self._took(came[1])
             self._last_came = max((self._last_came, *(came[0] for came in taken if came)))
             self._reply(tuple(came[1].body if came else None for came in taken))
+
+    def _took(self, frame: Frame) -> None:
+        """Note a frame of a role's message that the role has."""
+        self._last.taken[frame.source] = frame.data
 
     def _gives_up(self, wanted: Receive) -> bool:
         """Say whether the role goes on with what is there."""

@@ -28,7 +28,7 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.crypto.pair_keys import image_of
 from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.wire.frames import NONCE_BYTES
-from masquerade_core.wire.merkle import HASH_BYTES, LONGEST_PATH
+from masquerade_core.wire.header import HASH_BYTES, LONGEST_PATH
 from masquerade_core.wire.messages import Message
 from masquerade_host.program import PROGRAM_BYTES
 

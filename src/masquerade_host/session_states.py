@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
+from masquerade_core.wire.frames import Frame
 
 __all__ = [
     "EVENTS",
@@ -27,6 +28,7 @@ __all__ = [
     "may_send",
     "received",
     "sending",
+    "turn_of",
 ]
 
 
@@ -305,3 +307,11 @@ def after(end: End, state: JoinState, event: HopEvent) -> JoinState:
 
 def _named(legal: Mapping[Turn, JoinState]) -> str:
     return ", ".join(turn.words for turn in legal) or "no frames"
+
+
+_HELLOS = {"": Turn.HELLO, "fields": Turn.FIELDS, "refusal": Turn.REFUSAL}
+
+
+def turn_of(frame: Frame) -> Turn | None:
+    """Return a frame's turn by its header alone; ``None`` for a hello of a type that does not exist."""
+    return _HELLOS.get(frame.type) if frame.kind == "hello" else Turn(frame.kind)

@@ -1,4 +1,6 @@
-"""ZeroMQ as a lossy pipe with authenticated ends, and nothing more: what both ends share, and Charlie's end.
+"""ZeroMQ as a lossy pipe with authenticated ends, and nothing more: Charlie's end.
+
+What both ends share is in :mod:`masquerade_host.links`.
 
 Charlie binds a ROUTER socket; parties connect DEALER sockets outwards (:mod:`masquerade_host.dialer`). CURVE, ZeroMQ's
 encryption, is always on. The key that the CURVE handshake proves says who a peer is. ZeroMQ attaches it to every
@@ -16,59 +18,25 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 import zmq
 from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
-from masquerade_host.chunks import MAX_MESSAGE, BadChunk, Joiners, cut
+from masquerade_host.chunks import BadChunk, Joiners, cut
 from masquerade_host.keyfiles import Keys
+from masquerade_host.links import AT_ONCE, DENIED, Arrival, harden
 from masquerade_host.outbox import Outbox
-from masquerade_host.watchman import QUEUE, Watchman, check_descriptors
+from masquerade_host.watchman import Watchman, check_descriptors
 
-__all__ = ["AT_ONCE", "DENIED", "Arrival", "CharlieSocket", "harden", "wait"]
+__all__ = ["CharlieSocket"]
 
-AT_ONCE = 256  # chunks that are taken before the session checks its clocks
-DENIED = 400  # the status with which our ZAP handler denies a key
 _LATER = 300  # the status with which it turns away a listed key that connects too often; the party tries again
 _CONNECTIONS_AT_ONCE = 16  # of one key
 _CONNECTIONS_A_SECOND = 2.0  # of one key, in the long run
-_TO_SEND = 512  # chunks for one peer inside ZeroMQ: the longest frame fits, so nobody waits to offer the rest
 _HANDSHAKE = 3.0  # seconds, and 10 ms more for each party
 _LAST_WORDS = 0.2  # seconds for what was sent along a connection that is hung up
 _DOMAIN = "masquerade"
-
-
-def harden(sock: "zmq.Socket[bytes]", keys: Keys, handshake: float = 3.0) -> None:
-    """Set the options of both ends: CURVE, bounded queues and frames, heartbeats, and nothing kept after the close.
-
-    Parameters
-    ----------
-    sock : Socket
-    keys : Keys
-    handshake : float
-        Seconds within which a CURVE handshake has to be done.
-    """
-    sock.linger = 0
-    sock.sndhwm, sock.rcvhwm = _TO_SEND, QUEUE
-    sock.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-    sock.setsockopt(zmq.HANDSHAKE_IVL, int(1000 * handshake))
-    sock.setsockopt(zmq.HEARTBEAT_IVL, 5000)
-    sock.setsockopt(zmq.HEARTBEAT_TIMEOUT, 15000)
-    sock.setsockopt(zmq.HEARTBEAT_TTL, 15000)
-    sock.setsockopt(zmq.TCP_KEEPALIVE, 1)
-    sock.curve_secretkey = z85.encode(keys.curve)
-    sock.curve_publickey = z85.encode(keys.public.curve)
-
-
-def wait(sockets: Collection["zmq.Socket[bytes]"], bell: socket.socket, milliseconds: int) -> None:
-    """Sleep until something arrives at a socket, the bell rings, or the time is over."""
-    poller = zmq.Poller()
-    poller.register(bell, zmq.POLLIN)
-    for sock in sockets:
-        poller.register(sock, zmq.POLLIN)
-    poller.poll(milliseconds)
 
 
 class _Doorkeeper(threading.Thread):
@@ -124,25 +92,6 @@ class _Doorkeeper(threading.Thread):
         admitted = tokens >= 1
         self._tokens[key] = (tokens - admitted, now)
         return admitted
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One ZeroMQ message at Charlie.
-
-    Attributes
-    ----------
-    name : str
-        The party whose key the connection proved.
-    route : bytes
-        The way back.
-    data : bytes or None
-        The frame; ``None`` for what is no chunk of a frame, or not the one that is due.
-    """
-
-    name: str
-    route: bytes
-    data: bytes | None
 
 
 class CharlieSocket:
@@ -289,7 +238,7 @@ class CharlieSocket:
         self._offer(name)
 
     def tell(self, route: bytes, data: bytes) -> bool:
-        """Send one frame along a route that is not the way back to its party; False if nobody is there any more."""
+        """Send one frame along a route that is not the way back to its party; False if nobody is there."""
         try:
             for chunk in cut(data):
                 self._router.send_multipart((route, chunk), zmq.NOBLOCK)

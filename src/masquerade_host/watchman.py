@@ -26,11 +26,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from masquerade_core.errors import BadInput
-from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE
+from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE, QUEUE
 
-__all__ = ["QUEUE", "UNFINISHED", "Connection", "Watchman", "check_descriptors", "too_costly"]
+__all__ = ["UNFINISHED", "Connection", "Watchman", "check_descriptors", "too_costly"]
 
-QUEUE = 32  # whole messages of one connection that libzmq holds for us
 UNFINISHED = (QUEUE + 16) * MAX_MESSAGE  # bytes that libzmq may have read of a connection since its last whole message
 _MOST = 1024  # connections beyond two of each party; in all as few as half of the file descriptors, if those are few
 _SPEAKS_WITHIN = 15.0  # seconds after the connection was made

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from masquerade_core.errors import ProtocolViolation
+from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import (
     decode,
     encode,
@@ -20,7 +21,7 @@ from masquerade_core.wire.codec import (
     unpack_strict,
 )
 from masquerade_core.wire.frames import Frame
-from masquerade_core.wire.messages import Ciphertexts, Message, Name
+from masquerade_core.wire.messages import Message, Name
 from masquerade_core.wire.relay import pack_boxes, split_boxes
 from tests.helpers import PEER, RUN
 from tests.property.strategies import QUICK, msgpack_bytes, plain, wire_values

@@ -27,8 +27,7 @@ from masquerade_host.hop import Hop
 from masquerade_host.party_session import PartySession
 from masquerade_host.session import Session
 from masquerade_protocols.blocks.layouts import as_words
-from masquerade_protocols.blocks.masked_messages import Masked
-from masquerade_protocols.blocks.masked_sum import MaskedPartySums
+from masquerade_protocols.blocks.masked_sum import Masked, MaskedPartySums
 from masquerade_protocols.summary import public
 from masquerade_protocols.summary.roles import noise_of
 from tests.processes import Machines, Participant

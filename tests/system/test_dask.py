@@ -72,7 +72,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_run_costs_time_alone(machine
     assert dask.workers[0].poll() is not None
     with closing(Ledger.open(StateFolder(machines.state("p1")))) as ledger:
         known = [row.fields["fingerprint"] for row in ledger.history() if row.kind == "dataset"]
-    assert len(known) == 1  # approved of with the records in memory, taken part with on the cluster
+    assert len(known) == 1  # approved with the records in memory, taken part with on the cluster
 
 
 def test_a_scheduler_that_others_can_reach_is_refused_before_anything_is_sent(machines: Machines) -> None:

@@ -1,4 +1,4 @@
-"""A thousand hostile files in a site's inbox: the site stays small, and the one study that is approved of starts."""
+"""A thousand hostile files in a site's inbox: the site stays small, and the one study that is approved starts."""
 
 from __future__ import annotations
 

@@ -74,5 +74,5 @@ def test_a_power_cut_in_mid_run_costs_neither_the_run_nor_the_budget(site: Site,
 
 
 def test_what_a_restart_does_not_mend_is_not_restarted(site: Site) -> None:
-    service = Service(site, "relapse-2")  # nobody has approved of it
+    service = Service(site, "relapse-2")  # nobody has approved it
     assert (service.run(), service.starts) == (6, 1)

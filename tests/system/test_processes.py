@@ -27,8 +27,8 @@ from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import MAX_FRAME, Frame
 from masquerade_host.dialer import PartySocket
 from masquerade_host.driver import run_role
-from masquerade_host.keyfiles import make_keys
 from masquerade_host.named_messages import Beat, pack_beat, read_beat
+from masquerade_host.new_keys import make_keys
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import probe
 from masquerade_host.session_messages import Closed
@@ -408,7 +408,7 @@ def forged(session: PartySession) -> None:
 
 
 def machines_key() -> Any:
-    from masquerade_core.crypto.boxes import SigningKey  # noqa: PLC0415 - only the forger needs it
+    from masquerade_core.crypto.boxes import SigningKey
 
     return SigningKey(SystemRng().bytes(32))
 

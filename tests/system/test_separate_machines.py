@@ -1,7 +1,7 @@
-"""Three machines: the README's steps, each participant in a network namespace of its own behind its own firewall.
+"""Three machines: the steps of the pages for a coordinator and for a site, each in a network namespace of its own.
 
 The coordinator's machine accepts connections; both sites refuse every incoming one. Nothing is shared but what the
-README has people exchange: public keys, fingerprints and one study file.
+pages have people exchange: public keys, fingerprints and one study file.
 """
 
 from __future__ import annotations

@@ -21,9 +21,8 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint, join_and_count, relay_and_count
-from masquerade_protocols.blocks.layouts import Layout, layout_of
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
-from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = ["Parameters", "charlie", "check", "exact_sum", "layout", "noise_of", "party"]
 

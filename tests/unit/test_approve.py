@@ -382,10 +382,10 @@ def test_records_stay_with_their_population(desk: Desk) -> None:
     assert went_on(desk.party())
     answer = desk.party("--population", "default")
     assert answer.code == 6
-    assert "Ada approved of this study on the budget of the population 'staff'" in answer.json["message"]
+    assert "Ada approved this study on the budget of the population 'staff'" in answer.json["message"]
     answer = desk.approve("--data", desk.data, "--population", "default")
     assert answer.code == 6
-    assert "count on the budget of the population 'staff'" in answer.json["message"]
+    assert "have been charged to the budget of the population 'staff'" in answer.json["message"]
     assert desk.approve("--data", desk.data).data["population"] == "staff"
 
 
@@ -510,14 +510,14 @@ def test_the_doctor_says_whether_policy_and_approval_are_there(desk: Desk) -> No
     (policy, no_rules), (approval, nobody) = said()
     assert (policy, approval) == ("note", "warn")
     assert "no rules" in no_rules
-    assert "nobody has approved of this study for p1 yet" in nobody
+    assert "this study has not been approved for p1 yet" in nobody
     desk.budget()
     desk.policy("[study]\nmax_epsilon = 1.0\n")
     assert desk.approve("--data", desk.data).code == 0
     (policy, rules), (approval, who) = said()
     assert (policy, approval) == ("ok", "ok")
     assert "policy.toml, allow the study" in rules
-    assert "Ada approved of it at 20" in who
+    assert "Ada approved it at 20" in who
     desk.policy("[study]\nmax_epsilon = 0.5\n")
     desk.state.approval(study, "p1").write_text("{}")
     (policy, rules), (approval, who) = said()

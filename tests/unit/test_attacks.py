@@ -39,9 +39,9 @@ from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint, Frame
-from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks import coin_toss as joint
 from masquerade_protocols.local_aggregation import before_join, tournament
 from masquerade_protocols.local_aggregation import roles as la

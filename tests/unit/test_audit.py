@@ -14,17 +14,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade import audit as package
-from masquerade.audit import Audit, Finding, Gate, audits, catalogue, error_of
-from masquerade.audit.audit import CONFIDENT, ERROR
-from masquerade.audit.bounds import choose, count, epsilon_bound, largest_bound, probability_above, probability_below
-from masquerade.audit.canary import flat, study_of
-from masquerade.audit.made_up import made_up
-from masquerade.audit.plot import plot
-from masquerade.audit.proofs import descent_scores
-from masquerade.audit.source import Source
-from masquerade.audit.study import audit_study
-from masquerade.cli.audit import cells
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.losses import loss_of
@@ -34,6 +23,24 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Label
+from masquerade_lab import audit as package
+from masquerade_lab.audit import Audit, Finding, Gate, audits, catalogue, error_of
+from masquerade_lab.audit.audit import CONFIDENT, ERROR
+from masquerade_lab.audit.bounds import (
+    choose,
+    count,
+    epsilon_bound,
+    largest_bound,
+    probability_above,
+    probability_below,
+)
+from masquerade_lab.audit.canary import flat, study_of
+from masquerade_lab.audit.made_up import made_up
+from masquerade_lab.audit.plot import plot
+from masquerade_lab.audit.proofs import descent_scores
+from masquerade_lab.audit.source import Source
+from masquerade_lab.audit.study import audit_study
+from masquerade_lab.commands.audit import cells
 from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.dp_gd import roles as dp_gd
 from tests.face_helpers import Shell
@@ -243,7 +250,7 @@ def test_the_list_has_every_gate_and_every_protocol_with_a_proof() -> None:
 
 
 def _provable() -> set[str]:
-    from masquerade_protocols import BASELINES, PROTOCOLS  # noqa: PLC0415
+    from masquerade_protocols import BASELINES, PROTOCOLS
 
     found = {p.name for p in PROTOCOLS.values() if "proven" in p.calibrations}
     return found | {b.name for b in BASELINES.values() if "proven" in b.calibrations}

@@ -15,16 +15,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade import sweeps
-from masquerade.audit import Gate, audits, catalogue
-from masquerade.audit import study as study_module
-from masquerade.audit.bounds import epsilon_bound
-from masquerade.audit.canary import study_of
-from masquerade.audit.led import Led, descents, minimisers, objective_noise
-from masquerade.audit.less_noise import less_noise
-from masquerade.audit.power import enough_runs, fraction, least_separation, needed_separation, noticed
-from masquerade.audit.proofs import joint_scores
-from masquerade.audit.source import Source
-from masquerade.audit.study import ERROR, RUNGS, audit_study, check_runs, runs_enough
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum
@@ -32,7 +22,17 @@ from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.privacy.samplers import discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
-from masquerade_protocols.baselines import gop
+from masquerade_lab.audit import Gate, audits, catalogue
+from masquerade_lab.audit import study as study_module
+from masquerade_lab.audit.bounds import epsilon_bound
+from masquerade_lab.audit.canary import study_of
+from masquerade_lab.audit.led import Led, descents, minimisers, objective_noise
+from masquerade_lab.audit.less_noise import less_noise
+from masquerade_lab.audit.power import enough_runs, fraction, least_separation, needed_separation, noticed
+from masquerade_lab.audit.proofs import joint_scores
+from masquerade_lab.audit.source import Source
+from masquerade_lab.audit.study import ERROR, RUNGS, audit_study, check_runs, runs_enough
+from masquerade_lab.baselines import gop
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation.public import joint_noise_of

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary, load_study
+from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Study
+from masquerade_core.study_files import load_study
 from tests.unit.test_study import GOOD
 
 RECORDS = "radius_mean,sex\n10,f\n20,m\n40,f\n"

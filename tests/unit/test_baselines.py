@@ -17,11 +17,11 @@ from masquerade_core.learning.losses import LOSSES, loss_of
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.study import Study
+from masquerade_lab.baselines import gop
+from masquerade_lab.baselines.average import average_rate
+from masquerade_lab.baselines.exact import best_single_party
+from masquerade_lab.baselines.gop import gop_minimiser, gop_noise
 from masquerade_protocols import BASELINES, entry_of, protocol_of
-from masquerade_protocols.baselines import gop
-from masquerade_protocols.baselines.average import average_rate
-from masquerade_protocols.baselines.exact import best_single_party
-from masquerade_protocols.baselines.gop import gop_minimiser, gop_noise
 from masquerade_protocols.entry import Weights
 from masquerade_protocols.registry import entry_named
 from tests.paper_data import D, N, simulated, split, study_of

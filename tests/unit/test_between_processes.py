@@ -1,4 +1,4 @@
-"""A few runs between processes against oracles in the clear, and the bugs that all such runs must show."""
+"""A few runs between processes against oracles in the clear."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 
 from masquerade_protocols.registry import PROTOCOLS
 from tests.forked import Nursery
-from tests.mutants import MUTANTS, ROOT, Mutant
-from tests.oracle_cases import ALL, QUICK, check, check_nothing_is_left, named
+from tests.oracle_cases import ALL, QUICK, check, check_nothing_is_left
 from tests.scales import draws_of
 from tests.stores import Case, Ran, run_case
 
@@ -85,14 +84,3 @@ def test_pairs_of_options_are_covered() -> None:
     values = [sorted({(name, of(case)) for case in ALL}) for name, of in options.items()]
     wanted = {(a, b) for one, other in combinations(values, 2) for a in one for b in other}
     assert wanted - seen <= impossible, sorted(wanted - seen - impossible)
-
-
-# --- The bugs -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
-def test_a_bug_can_still_be_planted_and_names_a_run(mutant: Mutant) -> None:
-    text = (ROOT / mutant.file).read_text(encoding="utf-8")
-    assert mutant.planted(text) != text
-    compile(mutant.planted(text), mutant.file, "exec")
-    named(mutant.case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,20 @@ from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported,
 from masquerade_core.evidence import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.codec import encode
+from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.messages import Message
 from masquerade_host.results import RunDirectory
 from masquerade_host.seen import after_check
-from masquerade_protocols.blame import verdict
+from masquerade_protocols.blame import check_evidence, verdict
 from masquerade_protocols.blocks.double_messages import DoublyMasked
-from masquerade_protocols.blocks.masked_messages import Masked, Summed
+from masquerade_protocols.blocks.masked_sum import Masked, Outcome, Summed, summed
+from masquerade_protocols.blocks.paillier_messages import Contribution, Opened, RoundSum
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
-from masquerade_protocols.blocks.sum_messages import Contribution, Opened
 from masquerade_protocols.registry import entry_named
 from tests.host_helpers import World, run_together
 
-Change = Callable[[str, Message], Message]
+Change = Callable[[str, Message], Message | tuple[Message, ...]]
 SAME = b"the run of a test"[:16]
 
 
@@ -50,10 +53,14 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
 
     class Changing(Seat):
         async def send(self, to: str, message: Message) -> None:
-            await super().send(to, change(self.me, message))
+            changed = change(self.me, message)
+            for one in changed if isinstance(changed, tuple) else (changed,):
+                await super().send(to, one)
 
         async def broadcast(self, message: Message) -> None:
-            await super().broadcast(change(self.me, message))
+            changed = change(self.me, message)
+            assert not isinstance(changed, tuple)
+            await super().broadcast(changed)
 
     async def party(seat: Seat) -> Any:
         mine = Changing(seat.me, seat.names)
@@ -121,6 +128,16 @@ def _forged_sum(me: str, message: Message) -> Message:
     return message
 
 
+def _another_after_it(me: str, message: Message) -> Message | tuple[Message, ...]:
+    """p2 sends garbage, and at once another contribution to the same round; p1, the lead, opens another sum later."""
+    spoilt = _garbage(me, message)
+    if me == "p2" and isinstance(message, Masked):
+        return spoilt, message
+    if me == "p1" and isinstance(message, RoundSum):
+        return message, message.model_copy(update={"sums": _flipped(message.sums)})
+    return spoilt
+
+
 def _forged_receipt(me: str, message: Message) -> Message:
     """Somebody sends garbage, and Charlie wants to have nothing to do with the contributions that he got."""
     if me == CHARLIE and isinstance(message, Summed | Opened):
@@ -133,6 +150,7 @@ def _forged_receipt(me: str, message: Message) -> Message:
     ("change", "code", "culprit", "said"),
     [
         (_garbage, 0, None, "he is cleared"),
+        (_another_after_it, 0, None, "he is cleared"),
         (_forged_sum, 1, CHARLIE, "is not that of the 3 signed contributions"),
         (_forged_receipt, 1, CHARLIE, "is not that of the 3 signed contributions"),
     ],
@@ -146,6 +164,16 @@ def test_evidence_clears_charlie_or_names_him(
     got, answer = _blamed(world, tmp_path, files, capsys)
     assert (got, answer["data"]["culprit"]) == (code, culprit)
     assert said in answer["message"]
+
+
+def test_without_his_own_file_nothing_shows_that_charlie_told_what_the_lead_opened(tmp_path: Path, capsys: Any) -> None:
+    world = _world("paillier")
+    files = _run(world, tmp_path, _garbage)
+    _, answer = _blamed(world, tmp_path, files, capsys)
+    assert CHARLIE not in answer["data"]["suspects"]
+    _, answer = _blamed(world, tmp_path, {name: file for name, file in files.items() if name != CHARLIE}, capsys)
+    assert answer["data"]["culprit"] is None
+    assert CHARLIE in answer["data"]["suspects"]
 
 
 @pytest.mark.parametrize("change", [_garbage, _forged_sum])
@@ -167,10 +195,70 @@ def test_a_good_run_leaves_no_evidence(tmp_path: Path) -> None:
     assert _run(_world("masks"), tmp_path, lambda _, message: message) == {}
 
 
+# --- A run that goes on without some -----------------------------------------------------
+
+
+@pytest.fixture
+def without_p2() -> tuple[World, Callable[..., Findings]]:
+    """Charlie's own evidence of round 1, which p1 and p3 made; p2 is out."""
+    plain = _world("masks")
+    section = "\n[dropouts]\nmin_survivors = 2\npatience_seconds = 10.0\nretries = 1\n"
+    world = World(Study.parse(plain.study.to_toml().replace('"paper"', '"proven"') + section), plain.keys)
+    layout = Words(4, 2**20)
+
+    def contribution(seed: int, round_: int = 1) -> Masked:
+        words, check = bytes([seed]) * layout.total_bytes, bytes([seed]) * (layout.check_bytes - 1) + b"\0"
+        return Masked(round=round_, words=words, check=check)
+
+    def judged(
+        members: tuple[str, ...] = ("p1", "p3"), *, late: int = 0, told: int = 3, left: str = "", again: bool = False
+    ) -> Findings:
+        made = {"p1": contribution(1), "p3": contribution(told)}
+        outcome = Outcome(**summed(1, layout, made).model_dump(), members=members)
+        sent = {"p1": [contribution(1)], "p2": [contribution(2, late)], "p3": [contribution(3)]}
+        if again:
+            sent["p3"].append(contribution(4))
+        charlie = Endpoint(CHARLIE, SAME, world.keys[CHARLIE].signing, {})
+        rows = [(CHARLIE, charlie.broadcast("message", encode(outcome, ""), type="Outcome"))]
+        for name, messages in sent.items():
+            endpoint = Endpoint(name, SAME, world.keys[name].signing, {CHARLIE: world.study.curator.key.sign})
+            sealed = [endpoint.seal(CHARLIE, "message", encode(m, ""), type="Masked") for m in messages]
+            rows += [(name, data) for data in sealed if name != left]
+        return verdict(world.study, SAME, [_signed(world, Evidence(SAME.hex(), CHARLIE, tuple(rows), b""), CHARLIE)])
+
+    return world, judged
+
+
+def test_a_contribution_of_a_party_that_is_out_convicts_nobody(
+    without_p2: tuple[World, Callable[..., Findings]],
+) -> None:
+    """p2 signed one for round 1 in advance, in place of one for round 0, and so was left out."""
+    _, judged = without_p2
+    for late in (0, 1):
+        found = judged(late=late)
+        assert (found.culprit, found.found[0][:32]) == ("", "what Charlie signed follows from")
+    assert judged(late=1, told=5).culprit == CHARLIE  # the test can fail: he added up another one of p3
+
+
+def test_a_second_contribution_to_a_round_convicts_nobody(without_p2: tuple[World, Callable[..., Findings]]) -> None:
+    _, judged = without_p2
+    assert judged(again=True).culprit == ""
+    assert judged(again=True, told=4).culprit == ""  # it may be the one that he added up
+    assert judged(again=True, told=5).culprit == CHARLIE
+
+
+def test_where_a_members_contribution_is_not_there_nobody_is_convicted(
+    without_p2: tuple[World, Callable[..., Findings]],
+) -> None:
+    _, judged = without_p2
+    found = judged(left="p3")
+    assert (found.culprit, found.suspects) == ("", ("p3", CHARLIE))
+    assert judged(("p1", "p3", "nobody")).culprit == ""
+
+
 def _signed(world: World, file: Evidence, who: str) -> Evidence:
-    return Evidence(
-        file.run, who, file.frames, world.keys[who].signing.sign(Evidence(file.run, who, file.frames, b"").signed())
-    )
+    whole = Evidence(file.run, who, file.frames, b"")
+    return replace(whole, signature=world.keys[who].signing.sign(whole.signed()))
 
 
 def same_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +331,17 @@ def test_parties_contributions_count_if_they_fit_charlies_receipt_alone(
     one = _signed(world, Evidence(true["p1"].run, "p1", (*told, sent["p2"], sent["p3"]), b""), "p1")
     two = _signed(world, Evidence(true["p3"].run, "p3", (sent["p1"],), b""), "p3")
     assert verdict(world.study, run, [one, two]).culprit == ""
+
+
+@pytest.mark.parametrize("change", [{"said_by": "p3"}, {"refused_sum": False}])
+def test_nobody_changes_what_a_file_says_of_the_end(change: dict[str, Any], tmp_path: Path) -> None:
+    world = _world("masks")
+    text = _run(world, tmp_path, _garbage)["p1"].read_text()
+    said = check_evidence(text, world.study)
+    assert said.found[0].startswith("what Charlie signed follows") or said.suspects
+    found = check_evidence(json.dumps(json.loads(text) | change), world.study)
+    assert found.found[0] == "a file that p1 is said to have written does not bear its signature"
+    assert (found.culprit, found.suspects) == ("", ())
 
 
 def test_two_sums_of_one_round_prove_charlies_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table, replay
+from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import numbers
-from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks import paillier_sum as ss
 from tests.helpers import primes
 from tests.protocol_helpers import SMALL_BITS, make_study

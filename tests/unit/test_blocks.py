@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from masquerade_core.data import blocks
+from masquerade_core.data import blocks, parquet
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.data.texts import parse_lines
@@ -162,7 +162,7 @@ def test_missing_values_in_parquet_become_the_public_filler_without_reading_cell
         "sex": ["" if v is None else v for v in sex.to_pylist()],
     }
     expected, repaired = Encoder.from_study(study).encode_counted(cells)
-    monkeypatch.setattr(blocks, "TextTable", None)  # the careful way would need it
+    monkeypatch.setattr(parquet, "TextTable", None)  # the careful way would need it
     data = load_csv(tmp_path / "d.parquet", study)
     assert data.X.tobytes() == expected.tobytes()
     assert (data.repaired.clamped, data.repaired.filled) == (repaired.clamped, repaired.filled)

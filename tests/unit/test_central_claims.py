@@ -16,9 +16,9 @@ from masquerade_core.learning import gradients
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
+from masquerade_lab.baselines.average import average_rate
+from masquerade_lab.baselines.central_dp import central_dp
 from masquerade_protocols import BASELINES, entry_of, statement_of
-from masquerade_protocols.baselines.average import average_rate
-from masquerade_protocols.baselines.central_dp import central_dp
 from tests.protocol_helpers import make_data
 
 

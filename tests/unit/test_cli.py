@@ -15,11 +15,11 @@ from masquerade.cli import output
 from masquerade.cli.output import describe
 from masquerade.columns import parse_feature, parse_label
 from masquerade.draft import Draft, throwaway_key
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation, Reported
 from masquerade_core.study import Feature, Label, Study
+from masquerade_core.study_files import load_study
+from masquerade_lab.baselines.average import average_rate
 from masquerade_protocols import BASELINES, PROTOCOLS
-from masquerade_protocols.baselines.average import average_rate
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.voting import public as voting
 from tests.face_helpers import Shell, records, small_study, write_csv
@@ -95,7 +95,7 @@ def test_every_command_has_a_help_page_and_both_formats(shell: Shell, command: s
 
 
 def test_version_is_the_packages(shell: Shell) -> None:
-    from masquerade_core import __version__  # noqa: PLC0415
+    from masquerade_core import __version__
 
     assert shell("--version").out == f"masquerade {__version__}\n"
 

@@ -16,10 +16,10 @@ import pytest
 import masquerade
 from masquerade import statement_view
 from masquerade.simulation import WATERMARK
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
+from masquerade_core.study_files import load_study
 from masquerade_protocols import BASELINES, PROTOCOLS, protocol_of
 from tests.face_helpers import (
     PARTIES,

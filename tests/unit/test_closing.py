@@ -169,7 +169,7 @@ def test_a_run_over_sockets_in_which_one_party_is_told_something_else_returns_no
     monkeypatch.setattr(admission.AdmittingSession, "_put", lie)
 
     async def believes(seat: Any) -> bytes:
-        from tests.host_helpers import All, Hi, Reply, Secret  # noqa: PLC0415 - the toy protocol without its own check
+        from tests.host_helpers import All, Hi, Reply, Secret
 
         await seat.join()
         coin = await seat.once("coin", lambda rng: rng.bytes(8))

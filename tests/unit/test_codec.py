@@ -11,6 +11,7 @@ from pydantic import Field
 from masquerade_core.crypto.paillier import Fresh, FullPool
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import SimulationRng
+from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import (
     MAX_BODY,
     decode,
@@ -23,7 +24,7 @@ from masquerade_core.wire.codec import (
     unpack_plain,
     unpack_strict,
 )
-from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message, Name, SealedMessage
+from masquerade_core.wire.messages import PARTIES, Message, Name, SealedMessage
 from tests.helpers import PEER, cuts, either, flips, keeps_its_secret, secret_key, violation
 
 CANARY = "canary-canary"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -13,9 +13,9 @@ from masquerade_core.wire.codec import encode
 from masquerade_core.wire.header import read_header
 from masquerade_host.hop import Hop
 from masquerade_host.lane import first_connection
+from masquerade_host.links import Arrival
 from masquerade_host.named_messages import Beat, beats_every, pack_beat
 from masquerade_host.standing import ASK, Ask, padded
-from masquerade_host.transport import Arrival
 from masquerade_protocols.blame import verdict
 from tests.host_helpers import World
 from tests.wired import Wired
@@ -227,8 +227,8 @@ def test_files_of_both_machines_and_of_charlie_convict_nobody(play: Play) -> Non
     one, two = play.message(b"one"), play.message(b"two")
     files = []
     for who, frames in (("p1", (one,)), ("p1", (two,)), (CHARLIE, (one, two))):
-        whole = Evidence(run.hex(), who, tuple(("p1", frame) for frame in frames), b"")
-        files.append(Evidence(whole.run, who, whole.frames, keys[who].signing.sign(whole.signed()), b"", False))
+        whole = Evidence(run.hex(), who, tuple(("p1", frame) for frame in frames), b"", refused_sum=False)
+        files.append(replace(whole, signature=keys[who].signing.sign(whole.signed())))
     found = verdict(study, run, files)
     assert (found.culprit, found.suspects) == ("", ())
     assert "copies of its state folder" in found.found[0]

@@ -13,7 +13,8 @@ import pytest
 from masquerade_core.seat import Join, Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.wire.ciphertexts import Ciphertexts
+from masquerade_core.wire.messages import Message
 from masquerade_protocols import MEASUREMENTS, PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
@@ -80,7 +81,7 @@ class Counted:
 
 
 def _counted_run(study: Study, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """Run a study in memory, with the fewest records that there may be."""
+    """Run a study in memory, with the minimum of records."""
     entry, run = protocol_of(study), Counted(Table(study.names))
 
     def note(seat: Seat, message: Message, copies: int) -> None:

@@ -11,7 +11,7 @@ from masquerade_core.crypto import masks, pair_keys
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_protocols.blocks.masked_messages import Masked
+from masquerade_protocols.blocks.masked_sum import Masked
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.in_memory import run_in_memory
 from tests.dropout_helpers import masked_text

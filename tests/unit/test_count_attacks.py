@@ -20,12 +20,13 @@ from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_core.table import Table
+from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import pack_numbers
-from masquerade_core.wire.messages import PARTIES, Ciphertexts
+from masquerade_core.wire.messages import PARTIES
 from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.blocks import descent
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.layouts import as_packing
+from masquerade_protocols.blocks.opening_proof import as_packing
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd

@@ -25,9 +25,7 @@ from masquerade.demo.own import Dealing, own_cohort
 from masquerade.demo.processes import Event, Participants, _Child, error_from
 from masquerade.demo.view import Lines, Screen, view_for
 from masquerade.report import sparkline, statement
-from masquerade.reproduce.dp_gd import clipped_descent
 from masquerade.simulation import WATERMARK, simulate
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
@@ -37,7 +35,9 @@ from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
 from masquerade_core.study import Label, Study
+from masquerade_core.study_files import load_study
 from masquerade_host.keyfiles import load_keys
+from masquerade_lab.reproduce.dp_gd import clipped_descent
 from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, protocol_of, statement_of
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.psgd import roles as psgd

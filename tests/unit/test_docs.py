@@ -7,15 +7,12 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from docs import commands
 from docs.commands import Block, blocks_of, missing, pages, run_page
 
-from masquerade.cli.app import app
-from tests.pages import ROOT, Page, defined_tests
+from tests.pages import ROOT, Page, defined_tests, every_command
 from tests.unit.test_readme import sentences
 
 NOT_RUN = 28
@@ -148,18 +145,6 @@ def test_an_exchange_of_what_is_not_there_is_an_error() -> None:
 # --- What pages name -------------------------------------------------------------
 
 
-def every_command() -> dict[str, Any]:
-    """Each command by its words, such as ``study new``."""
-    top: Any = typer.main.get_command(app)
-    found: dict[str, Any] = {}
-    for name, command in top.commands.items():
-        inner = getattr(command, "commands", None)
-        if inner is None or command.invoke_without_command:
-            found[name] = command
-        found |= {f"{name} {verb}": under for verb, under in (inner or {}).items()}
-    return found
-
-
 def named_in_text() -> Iterator[tuple[str, list[str]]]:
     """The command lines that stand in the pages' sentences and tables, as words."""
     for page in pages():
@@ -197,7 +182,7 @@ def test_commands_in_sentences_exist_and_have_the_options_named() -> None:
 
 def test_the_site_s_page_of_commands_has_every_command_and_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "extensions"))
-    import masquerade_docs  # type: ignore[import-not-found]  # noqa: PLC0415 (a folder that only Sphinx has on its path)
+    import masquerade_docs  # type: ignore[import-not-found]
 
     text = "\n".join(masquerade_docs.help_of_commands())
     assert masquerade_docs.COMMANDS in Page("docs/reference/commands.md").text

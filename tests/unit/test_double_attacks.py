@@ -25,7 +25,7 @@ from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
 from masquerade_protocols.blocks.double_masks import DoublePartySums
 from masquerade_protocols.blocks.double_messages import DealtKeys, DoublyMasked, Revealed
 from masquerade_protocols.blocks.double_sets import Ring
-from masquerade_protocols.blocks.masked_messages import Summed
+from masquerade_protocols.blocks.masked_sum import Summed
 from tests.double_helpers import Cheater, DoubleSums, Pool, flaky_study
 from tests.helpers import tell_each
 from tests.sum_helpers import drawn, sent

@@ -28,6 +28,16 @@ def test_the_table_of_neighbours_is_the_program_s() -> None:
     assert (alone.neighbours, alone.threshold) == (36, 19)
 
 
+def test_k_and_t_of_the_comparison_are_the_program_s() -> None:
+    shown = re.findall(r"^\| ([\d,]+) \| (\d+), (\d+) \|$", PAGE.text, flags=re.MULTILINE)
+    assert len(shown) == 5
+    for count, k, t in shown:
+        K = int(count.replace(",", ""))
+        found = thresholds(K, max(1, K // 10), max(1, K // 10))
+        assert found is not None
+        assert (found.neighbours, found.threshold) == (int(k), int(t))
+
+
 def test_lengths_are_the_program_s() -> None:
     assert f"and {box_bytes(2)} for each neighbour" in PAGE.text
     assert f"{VOUCH_BYTES} bytes for each of U" in PAGE.text

@@ -15,7 +15,6 @@ from masquerade.datasets import simulated
 from masquerade.demo import prepare
 from masquerade.demo.own import Dealing, own_cohort
 from masquerade.draft import Draft, throwaway_key
-from masquerade.reproduce.dp_gd import clipped_descent
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
@@ -23,6 +22,7 @@ from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table, replay
+from masquerade_lab.reproduce.dp_gd import clipped_descent
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.blocks.noise_shares import draw_noise_share

@@ -10,6 +10,7 @@ from masquerade_core.errors import (
     BadInput,
     CannotConnect,
     DeadlinePassed,
+    ProgramChanged,
     ProtocolViolation,
     RefusedLocally,
     Reported,
@@ -20,9 +21,12 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_host.driver import run_role
 from masquerade_host.hop import Hop
+from masquerade_host.journal import Entry
+from masquerade_host.program import Program
 from masquerade_host.session import Session
 from masquerade_host.session_states import Turn
 from tests.host_helpers import World, new_keys, run_together, toy_charlie, toy_party
+from tests.restarts import MemoryJournal
 
 
 def sessions(world: World, **changed: Session) -> Any:
@@ -238,3 +242,12 @@ def test_a_port_in_use_is_found_before_the_role_works() -> None:
         run_role(toy_charlie(Seat(CHARLIE, second.names)), second, SystemRng())
     assert first.link is not None
     first.link.close(0)
+
+
+def test_a_journal_that_another_program_began_is_not_gone_on_with() -> None:
+    journal = MemoryJournal(lambda _: None)
+    journal.rows = [Entry("program", data=Program({"a/b.py": "1"}).packed()), Entry("begun", data=b"records")]
+    session = World.new(2).party("p1", program=Program({"a/b.py": "2"}))
+    with pytest.raises(ProgramChanged):
+        run_role(toy_party(Seat("p1", session.names)), session, SystemRng(), journal=journal, begun=b"records")
+    assert session.link is None

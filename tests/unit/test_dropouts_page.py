@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from benchmarks.flaky import DOUBLE, RETRIES, STUDIES, few, most_lost, prices
+
 from masquerade_protocols import entry_of
 from tests.dropout_helpers import losing, losing_study
 from tests.pages import ROOT, Page
@@ -24,6 +26,20 @@ def test_the_prices_are_those_of_the_program() -> None:
             losing(summary_study(K, colluders=1), s, R),
         )
         assert [round(100 * entry_of(study).dropout_price(study)) for study in studies] == prices
+
+
+def test_both_ways_are_compared_with_the_programs_numbers() -> None:
+    line = r"^\| ([\d,]+), (\d+) \|((?: \d+, \d+ %, [^|]+\|){3}) (\d+), (\d+) \|$"
+    rows = re.findall(line, PAGE.text, flags=re.MULTILINE)
+    assert len(rows) == 7
+    for count, lost, shown, *most in rows:
+        K = int(count.replace(",", ""))
+        assert few(K) == int(lost)
+        assert [most_lost(K, way) for way in (RETRIES, DOUBLE)] == [int(each) for each in most]
+        for cell, rounds in zip(shown.strip(" |").split(" | "), STUDIES, strict=True):
+            retries, first, second = prices(K, rounds)
+            double = "refused" if second is None else f"{100 * second:.0f} %"
+            assert cell == f"{retries}, {100 * first:.0f} %, {double}"
 
 
 def test_every_test_that_the_page_names_exists() -> None:

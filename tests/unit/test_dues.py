@@ -10,15 +10,18 @@ import pytest
 
 from masquerade_core.crypto import speed
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
-from masquerade_core.errors import DeadlinePassed, RefusedLocally
+from masquerade_core.errors import ClaimRefuted, DeadlinePassed, RefusedLocally
 from masquerade_core.forecast import Forecast
 from masquerade_core.study import CHARLIE
+from masquerade_core.wire.aborts import Abort
+from masquerade_core.wire.proof import Judge
 from masquerade_host.dues import Allowance
 from masquerade_host.session_states import JoinState
+from masquerade_host.verdicts import Known, heard
 from masquerade_protocols import protocol_of
 from masquerade_protocols.rehearsing import rehearsed
 from tests.faulty import DEADLINE, NUMBERED, PLAYS, Group, play, without_faults
-from tests.host_helpers import World
+from tests.host_helpers import VERSION, World
 from tests.wired import Wired
 
 NAMES = ("p1", "p2", "p3")
@@ -271,6 +274,16 @@ def test_whoever_needs_most_of_its_time_for_each_frame_is_never_ended(name: str,
 # --- The clocks ---------------------------------------------------------------------------
 
 
+def test_clocks_that_began_long_ago_make_nobody_late() -> None:
+    """A machine's clock counts from its start, and not from a party's."""
+    wired = Wired(World.new(3, deadline=SOON, port=5555))
+    wired.clock.now = 1e8
+    wired.join(CHARLIE, "p1")
+    wired.join("p2", "p3")
+    assert not wired.errors
+    assert set(wired.answers) == set(EVERYBODY)
+
+
 def test_each_partys_clock_is_its_own() -> None:
     """p1's frame gives p2 no more time, whoever comes first."""
     wired = Wired(World.new(3, deadline=SOON, port=5555))
@@ -306,6 +319,16 @@ def test_a_frame_has_its_whole_time_from_when_its_inputs_were_delivered() -> Non
     wired.pump(4, seconds=0.1)
     assert wired.answers[CHARLIE] == (b"hello",) * 3
     assert not wired.errors
+
+
+@pytest.mark.parametrize("cleared", [True, False])
+def test_whoever_has_sent_all_that_is_due_refutes_that_it_was_late(*, cleared: bool) -> None:
+    world = World.new(3, deadline=SOON, port=5555)
+    judge = Judge(world.study, bytes(16), world.study.study_id(VERSION))
+    claim = Abort(reason="deadline", blamed=("p1",), by="p2")
+    error = heard(claim, b"its frame", "p2", judge, "p1", Known(cleared=("p1",) if cleared else ()))
+    assert type(error) is (ClaimRefuted if cleared else DeadlinePassed)
+    assert getattr(error, "waited_for", ()) == (() if cleared else ("p1",))
 
 
 def test_charlies_word_that_the_run_goes_on_is_no_leave_to_go_on_for_ever() -> None:

@@ -41,13 +41,13 @@ from masquerade.estimators import (
 )
 from masquerade.estimators import records as reading
 from masquerade.simulation import WATERMARK, load_split, simulate
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Encoder
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
+from masquerade_core.study_files import load_study
+from masquerade_lab.baselines.gop import gop
 from masquerade_protocols import entry_named, statement_of
-from masquerade_protocols.baselines.gop import gop
 from tests.ledger_helpers import RECORDS, budget
 from tests.unit.test_estimators_checks import ESTIMATORS
 

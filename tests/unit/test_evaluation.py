@@ -20,9 +20,10 @@ from masquerade_core.data.holdout import are_held_back, split, training_sides
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS, cells_of, locate_bins, score_range
-from masquerade_core.model import Model, model_from_json, model_to_json
+from masquerade_core.model import Model, model_to_json
 from masquerade_core.privacy.noise.evaluation_counts import COUNT_UNITS, LOCATE_UNITS, counts_noise
 from masquerade_core.rng import SimulationRng
+from masquerade_core.saved_model import model_from_json
 from masquerade_core.seat import Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
@@ -393,7 +394,7 @@ def test_protocols_that_hold_nothing_back_say_so() -> None:
             with pytest.raises(BadInput) as refused:
                 entry_of(study)
             assert "[evaluation]" in refused.value.message, name
-            assert "'masquerade evaluate'" in refused.value.hint
+            assert "'masquerade study new --measure'" in refused.value.hint
     paper = held_back_study(3, 4, protocol="psgd", calibration="paper")
     with pytest.raises(BadInput, match='psgd with calibration = "paper" holds no records back'):
         entry_of(paper)

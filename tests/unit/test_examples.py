@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 
 from masquerade.draft import Draft
-from masquerade.originals import ADULT_COLUMNS, BANK_COLUMNS, KDDCUP_COLUMNS
-from masquerade_core.data.auxiliary import read_study_text
-from masquerade_core.data.loading import load_csv, load_grouped, load_records
+from masquerade_core.data.groups import load_grouped
+from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.data.schema import Encoder
+from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.study import Study
+from masquerade_core.study_files import read_study_text
+from masquerade_lab.originals import ADULT_COLUMNS, BANK_COLUMNS, KDDCUP_COLUMNS
 from masquerade_protocols import BASELINES, DEFAULT_PROTOCOL, entry_named, entry_of, protocol_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -147,8 +150,17 @@ def test_every_data_set_has_its_example_and_every_example_its_page() -> None:
     assert set(NAMES) == set(prepare.SETS) == set(ORIGINALS)
     for name in NAMES:
         page = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
-        assert f"masquerade simulate examples/{name}/study.toml" in page
         assert f"examples/prepare.py {name}" in page
+        shown = re.findall(rf"masquerade simulate examples/{name}/(\S+)", page)
+        assert shown == ["default.toml" if _expected(name, "study.toml") is Verdict.NOTHING else "study.toml"]
+        assert _expected(name, *shown) is not Verdict.NOTHING
+
+
+def _expected(name: str, file: str) -> Verdict:
+    study = Study.parse(read_study_text(EXAMPLES / name / file))
+    tell = entry_named(study.study.protocol).expectation
+    assert tell is not None
+    return tell(study).verdict
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -33,7 +33,7 @@ from masquerade.prediction import load_model, predict
 from masquerade.simulation import WATERMARK, load_named, simulate
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import named
-from masquerade_core.model import SavedModel
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature
 from masquerade_protocols import PROTOCOLS
 from tests.export_helpers import by_onnx, model_of, records_for

@@ -12,10 +12,10 @@ import pytest
 from masquerade.exports.onnx_file import to_onnx
 from masquerade.exports.provenance import Provenance
 from masquerade.prediction import Prediction, predict
-from masquerade_core.data.auxiliary import read_study_text
 from masquerade_core.errors import BadInput
-from masquerade_core.model import SavedModel
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature, Study
+from masquerade_core.study_files import read_study_text
 from tests.export_helpers import Columns, by_onnx, by_skops, model_for, model_of, records_for, side_by_side
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.special import __all__ as special
-from masquerade_host.keyfiles import make_keys
+from masquerade_core.study_files import load_study
 from masquerade_host.ledger import Ledger
+from masquerade_host.new_keys import make_keys
 from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from masquerade_party import approve
@@ -79,7 +79,42 @@ def test_a_command_loads_what_it_needs_and_no_more(
     place: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], besides: set[str]
 ) -> None:
     monkeypatch.chdir(place)
-    assert loaded(*words) & (LARGE | besides) == set()
+    modules = loaded(*words)
+    assert modules & (LARGE | besides) == set()
+    if words != ["--help"]:  # which lists the commands of the laboratory too
+        assert _laboratory(modules) == set()
+
+
+@pytest.mark.parametrize("command", ["party", "curator", "predict", "simulate", "reproduce", "audit"])
+def test_the_laboratory_is_loaded_by_its_own_commands_alone(command: str) -> None:
+    assert bool(_laboratory(loaded(command, "--help"))) is (command in {"reproduce", "audit"})
+
+
+_REFUSED = """
+import sys
+from masquerade_core.study_files import load_study
+from masquerade_core.errors import BadInput
+from masquerade_protocols import entry_named, protocol_of
+
+study, _ = load_study(sys.argv[1], in_memory=True)
+try:
+    protocol_of(study)
+except BadInput as error:
+    print("a baseline has no conversation" in str(error), "masquerade_lab" in sys.modules)
+entry_named(study.study.protocol)
+print("masquerade_lab" in sys.modules)
+"""
+
+
+def test_a_process_of_a_run_refuses_a_baseline_before_it_loads_one(place: Path) -> None:
+    study = place / "baseline.toml"
+    study.write_text((place / "study.toml").read_text().replace('protocol = "dp-whitened"', 'protocol = "pooled"'))
+    done = subprocess.run([sys.executable, "-c", _REFUSED, str(study)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "True"]
+
+
+def _laboratory(modules: set[str]) -> set[str]:
+    return {name for name in modules if name.split(".")[0] == "masquerade_lab"}
 
 
 # --- scipy ------------------------------------------------------------------------------
@@ -113,9 +148,9 @@ def test_the_compiled_part_alone_has_the_same_functions_and_the_whole_can_follow
 
 
 def test_every_special_function_is_scipys() -> None:
-    import scipy.special  # noqa: PLC0415
+    import scipy.special
 
-    from masquerade_core import special as ours  # noqa: PLC0415
+    from masquerade_core import special as ours
 
     values: dict[str, tuple[Any, ...]] = {"betainc": (0.5, 0.5, 0.3), "chdtri": (3, 0.1), "gammainc": (2.0, 1.0)}
     values |= {"gammainccinv": (2.0, 0.1), "logsumexp": ([1.0, 2.0],), "softmax": ([1.0, 1.0],)}
@@ -163,4 +198,5 @@ def test_a_party_that_is_ready_to_join_takes_at_most_eighty_mebibytes(place: Pat
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("READY "))
     memory, modules = json.loads(line.removeprefix("READY "))
     assert set(modules) & LARGE == set()
+    assert _laboratory(set(modules)) == set()
     assert memory <= MEBIBYTES

@@ -18,8 +18,8 @@ from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
 from masquerade_core.privacy.noise.proven_objective import gop_sigma, perturbation, plane_delta
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
+from masquerade_lab.baselines import gop
 from masquerade_protocols import entry_of, statement_of
-from masquerade_protocols.baselines import gop
 from tests.pages import Page, defined_tests
 from tests.paper_data import N, simulated, study_of
 

@@ -268,6 +268,25 @@ def test_the_end_deletes_the_rows_and_keeps_one_line(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("how", "run"), [("finished", b"second"), ("DeadlinePassed", b"")])
+def test_a_process_that_died_before_it_deleted_the_rows_had_finished_or_not(
+    tmp_path: Path, how: str, run: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one is told which run has its result."""
+    first = write(tmp_path)
+    first.end("finished" if how != "finished" else "DeadlinePassed", b"first")
+    first.close()
+    second = write(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteJournal, "_wipe", lambda _: None)
+        second.end(how, b"second")
+    second.close()
+    assert secrets_in(tmp_path)
+    with SqliteJournal(tmp_path, KEY) as third:
+        assert (third.attempt, third.finished) == (3, run)
+        assert not secrets_in(tmp_path)
+
+
 def test_the_rows_are_overwritten_before_they_are_deleted(tmp_path: Path) -> None:
     """A hard link keeps the file's bytes visible after its name is gone."""
     journal = write(tmp_path / "a")

@@ -19,15 +19,17 @@ from masquerade_core.crypto.paillier import Ciphertext, FullPool, PublicKey, Sec
 from masquerade_core.data.loading import load_records
 from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import fit, predict_labels
-from masquerade_core.model import model_from_json, model_to_json
+from masquerade_core.model import model_to_json
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.saved_model import model_from_json
 from masquerade_core.seat import Once, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_core.wire import codec
+from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import encode, unpack_plain, unpack_strict
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.wire.messages import Message
 from masquerade_protocols import protocol_of
 from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.local_aggregation import before_join, public

@@ -14,9 +14,10 @@ import pytest
 from scipy import stats
 
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
-from masquerade_core.model import Model, model_from_json, model_to_json
+from masquerade_core.model import Model, model_to_json
 from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, JointNoise
 from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.saved_model import model_from_json
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay

@@ -23,13 +23,14 @@ from masquerade_core.crypto.pools import _fresh
 from masquerade_core.crypto.shares import mask
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation, RunFailed, SumRefused
-from masquerade_core.model import Shares
 from masquerade_core.privacy.noise.joint_gaussian import SIZE_CLASSES
 from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.saved_model import Shares
 from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_core.wire.messages import PARTIES, Ciphertexts
+from masquerade_core.wire.ciphertexts import Ciphertexts
+from masquerade_core.wire.messages import PARTIES
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import additive_shares, public, public_scale, size_class
 from masquerade_protocols.local_aggregation import joint_noise as jn

@@ -13,7 +13,8 @@ from nacl.pwhash import argon2id
 
 from masquerade_core.errors import BadInput
 from masquerade_host import locked_keys
-from masquerade_host.keyfiles import load_keys, make_keys, rotate_keys
+from masquerade_host.keyfiles import load_keys
+from masquerade_host.new_keys import make_keys, rotate_keys
 from masquerade_host.passphrases import VARIABLE, new_passphrase, passphrase_of
 from tests.face_helpers import Shell
 

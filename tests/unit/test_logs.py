@@ -17,7 +17,8 @@ from masquerade_host.levels import Level
 from masquerade_host.logs import EVERY, Log, LogFile
 from masquerade_host.meter import Meter
 from masquerade_host.process import main
-from masquerade_host.reporting import Reporting, Terminal, reporting
+from masquerade_host.reporting import Reporting, reporting
+from masquerade_host.terminal import Terminal
 from tests.face_helpers import Shell
 from tests.host_helpers import World
 from tests.wired import Clock, Wired
@@ -242,7 +243,7 @@ def test_a_full_disk_ends_no_run_and_the_lines_that_are_missing_are_counted(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(log._logger._logger, "_write", full)
+        patch.setattr(file, "write", full)
         log("left", party="p1")
         log("left", party="p2")
     log("left", party="p3")

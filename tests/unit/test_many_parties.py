@@ -21,8 +21,8 @@ from masquerade_core.wire.frames import run_id
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
 from masquerade_core.wire.proof import Judge
 from masquerade_host.dues import Wait
+from masquerade_host.large_rosters import check_size
 from masquerade_host.named_messages import beats_every
-from masquerade_host.roster import check_size
 from masquerade_host.session_messages import AllClosed, Hellos, Roster
 from masquerade_host.transcript import Transcript
 from masquerade_host.verifying import check_together, contradictions, read_folder

@@ -19,7 +19,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_core.wire.messages import PARTIES
 from masquerade_protocols import entry_of
-from masquerade_protocols.blocks import masked_messages as messages
+from masquerade_protocols.blocks import masked_sum as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.in_memory import run_in_memory
 from tests.masked_helpers import (

@@ -136,14 +136,22 @@ def test_a_study_is_run_and_its_model_measured_by_another(shell: Shell, tmp_path
     run = shell("simulate", study, *data, "--out", tmp_path / "run", "--format", "json").data
     assert run["evaluation"]["records"] == 1200
     made = shell(
-        "evaluate", study, "--model", model, "-o", other, "--epsilon", "0.7", "--threshold", "f1", "--format", "json"
-    )
+        "study", "new", "--like", study, "--measure", model, "-o", other, "--epsilon", "0.7", "--threshold", "f1",
+        "--format", "json",
+    )  # fmt: skip
     assert made.data["epsilon"] == 0.7
     assert "epsilon = 0.7" in made.data["cost"][0]
     measured = shell("simulate", other, *data, "--format", "json").data
     assert measured["evaluation"]["records"] == 6000
     assert measured["evaluation"]["threshold"]["rule"] == "f1"
     assert measured["evaluation"]["auc"]["value"] == pytest.approx(run["evaluation"]["auc"]["value"], abs=0.06)
+    for options, seen in (
+        (("--like", study, "--threshold", "f1"), "--measure is not given"),
+        (("--measure", model), "--like is not given"),
+        (("--like", study, "--measure", model, "--rounds", "3"), "'rounds' was given as well"),
+    ):
+        refused = shell("study", "new", "-o", tmp_path / "w", *options, "--format", "json")
+        assert (refused.code, seen in refused.json["message"]) == (4, True)
     again = shell("evaluate", study, "--model", model, "-o", other, "--format", "json")
     assert again.code == 4
     assert "exists already" in again.json["message"]

@@ -16,7 +16,7 @@ import pytest
 
 from masquerade_core.errors import BadInput
 from masquerade_host import metrics as module
-from masquerade_host.dialer import ConnectionEvent
+from masquerade_host.links import ConnectionEvent
 from masquerade_host.metrics import STALE, Metrics, address_of, serving
 from masquerade_host.reporting import Reporting, reporting
 from tests.face_helpers import Shell

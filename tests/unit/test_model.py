@@ -8,8 +8,9 @@ import pytest
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput, MasqueradeError, RunFailed
-from masquerade_core.model import Model, Shares, model_from_json, model_to_json
+from masquerade_core.model import Model, model_to_json
 from masquerade_core.rng import SimulationRng
+from masquerade_core.saved_model import Shares, model_from_json
 from tests.helpers import RUN
 from tests.protocol_helpers import make_study
 

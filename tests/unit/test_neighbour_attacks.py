@@ -14,7 +14,7 @@ from masquerade_core.errors import RunFailed
 from masquerade_core.neighbours import coin_of_set, neighbours_of
 from masquerade_core.seat import Seat
 from masquerade_protocols.blocks import masked_sum as ms
-from masquerade_protocols.blocks.masked_messages import Masked
+from masquerade_protocols.blocks.masked_sum import Masked
 from tests.dropout_helpers import RetriedSums, losing_study
 
 STUDY = losing_study(K=90, survivors=61, retries=2, colluders=60, section="rounds = 3")

@@ -1,6 +1,6 @@
-"""The program asks a protocol's entry: outside three folders no string is a protocol's name.
+"""The program asks a protocol's entry: outside the laboratory and one folder no string is a protocol's name.
 
-``reproduce/``, ``audit/`` and ``estimators/`` speak of particular protocols: the last has a class for each.
+The laboratory and ``estimators/`` speak of particular protocols: the latter has a class for each.
 Everything else has to work with a protocol that nobody has written yet.
 """
 
@@ -17,7 +17,7 @@ from masquerade_protocols import BASELINES, PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src/masquerade", "src/masquerade_core", "src/masquerade_host", "parties", "curator")
-SPEAK_OF_SOME = {"reproduce", "audit", "estimators"}
+SPEAK_OF_SOME = {"estimators"}
 
 NAMES = frozenset(PROTOCOLS) | frozenset(BASELINES)
 WORDS = frozenset({"average", "batch", "individual", "pooled", "soft", "summary", "vote"})

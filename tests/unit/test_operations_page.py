@@ -174,7 +174,9 @@ def test_the_unit_s_folders_and_passphrase_are_the_page_s(unit: dict[str, list[s
 def test_the_unit_restarts_where_that_helps_as_the_page_says(unit: dict[str, list[str]]) -> None:
     assert unit["Restart"] == ["on-failure"]
     rows = table(PAGE, "| exit code | what happened | the service | what to do |")
-    assert [row[0] for row in rows] == [row[0] for row in table(Page("README.md"), "| exit code | meaning |")]
+    assert [row[0] for row in rows] == [
+        row[0] for row in table(Page("docs/reference/commands.md"), "| exit code | meaning |")
+    ]
     stays_off = [row[0] for row in rows[1:] if row[2] == "stays off"]
     assert unit["RestartPreventExitStatus"] == [" ".join(stays_off)]
     assert unit["StartLimitBurst"] == ["5"]

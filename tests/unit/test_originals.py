@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from masquerade import originals
 from masquerade_core.errors import BadInput
+from masquerade_lab import originals
 
 ADULT = ", ".join(["39", "State-gov", "77516", "Bachelors", "13", *["x"] * 9, "<=50K"])
 ADULT_RICH = ", ".join(["50", "?", "83311", "HS-grad", "9", *["x"] * 9, ">50K"])

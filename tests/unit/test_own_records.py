@@ -17,10 +17,10 @@ from masquerade.demo import Plan, prepare
 from masquerade.demo.own import Dealing, own_cohort
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import read_names, read_own
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
+from masquerade_core.study_files import load_study
 from masquerade_protocols import DEFAULT_PROTOCOL
 from tests.adult_helpers import COLUMNS, rows, write_adult
 from tests.face_helpers import Shell

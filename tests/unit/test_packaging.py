@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from masquerade.audit.plot import plot
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput
+from masquerade_lab.audit.plot import plot
 from tests.face_helpers import Shell
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ def test_a_picture_without_matplotlib_is_refused_before_any_audit_runs(
         raise AssertionError("audits ran, though nothing can draw them")
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("masquerade.audit.run", never)
+    monkeypatch.setattr("masquerade_lab.audit.run", never)
     answer = Shell(capsys)("audit", "--quick", "--plot", tmp_path / "audit.svg", "--format", "json")
     assert answer.code == 4
     assert answer.json["message"] == "a picture needs matplotlib, which is not installed"

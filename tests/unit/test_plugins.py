@@ -1,4 +1,4 @@
-"""A protocol of another distribution runs its code only where a study names it, and what a site approved of."""
+"""A protocol of another distribution runs its code only where a study names it, and what a site approved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from masquerade_core.data.auxiliary import load_study
+from masquerade_core.study_files import load_study
 from masquerade_protocols import BASELINES, MEASUREMENTS, PROTOCOLS, entry_named
 from masquerade_protocols.plugins import plugin_names
 from masquerade_protocols.registry import DEFAULT_PROTOCOL, Entries
@@ -144,6 +144,14 @@ def test_code_that_fails_is_a_sentence(tmp_path: Path) -> None:
         (place.site / "wished.py").write_text(text + "\n")
         said = place("study", "check", "other.toml", code=4)
         assert "wished-code 1" in said.stderr
+
+
+def test_an_entry_of_another_name_than_it_is_installed_under_is_refused(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    text = (place.site / "wished.py").read_text()
+    (place.site / "wished.py").write_text(text.replace('name="wished"', 'name="another"'))
+    said = place("study", "check", "other.toml", code=4)
+    assert "wished-code 1" in said.stderr
 
 
 def test_every_entry_stands_under_its_own_name_and_kind() -> None:

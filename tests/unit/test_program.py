@@ -17,10 +17,15 @@ import masquerade_core
 from masquerade_core.errors import LocalProtocolError, ProgramChanged, RefusedLocally, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
+from masquerade_host.links import ConnectionEvent
+from masquerade_host.named_messages import Abort
+from masquerade_host.party_session import PartySession
+from masquerade_host.probe import Answer
 from masquerade_host.program import DEPENDENCIES, PACKAGES, Program
-from tests.host_helpers import World
+from tests.host_helpers import VERSION, World
 from tests.restarts import Group
 from tests.unit.test_rollback import charlie, party, told
+from tests.wired import Clock, FakePartyLink
 
 ROOTS = ("src", "parties", "curator", "protocols")
 ROOT = Path(masquerade_core.__file__).parents[2]
@@ -193,3 +198,20 @@ def test_a_process_that_goes_on_in_another_way_tells_the_others_too(world: World
     run = restarted(world, "p1", change)
     assert type(run.sites["p1"].error) is LocalProtocolError
     check_nobody_is_accused(run, "p1", "")
+
+
+def test_a_party_that_finds_nobody_at_first_dials_again_until_it_has_told_the_others(world: World) -> None:
+    link, clock = FakePartyLink(events=[ConnectionEvent.UNREACHED], reachable=False), Clock()
+    session = PartySession(
+        "p1", world.study, world.keys["p1"], lambda: link, lambda: Answer.CHARLIE, version=VERSION, clock=clock
+    )
+    leaving = Abort(reason="changed", blamed=("p1",), by="p1")
+    told = []
+    for second in range(60):
+        clock.now = float(second)
+        link.reachable = second > 10
+        told.append(session.part(bytes(16), leaving))
+    assert not any(told[:10])
+    assert told[-1]
+    assert link.reopened > 1
+    assert link.sent

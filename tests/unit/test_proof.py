@@ -20,7 +20,7 @@ from masquerade_host.named_messages import Beat, pack_beat
 from masquerade_host.seen import shown_for
 from masquerade_host.verdicts import whom_all_wait_for
 from masquerade_protocols.blocks.coin_toss import Commitment
-from masquerade_protocols.blocks.masked_messages import Masked, Summed
+from masquerade_protocols.blocks.masked_sum import Masked, Summed
 from tests.host_helpers import World
 
 EVERYBODY = ("p1", "p2", "p3", CHARLIE)

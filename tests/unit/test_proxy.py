@@ -13,11 +13,11 @@ import pytest
 from masquerade_core.errors import BadInput, CannotConnect
 from masquerade_core.rng import SystemRng
 from masquerade_host.chunks import CHUNK
-from masquerade_host.dialer import ConnectionEvent, PartySocket
+from masquerade_host.dialer import PartySocket
 from masquerade_host.dialing import Dialing
+from masquerade_host.links import Arrival, ConnectionEvent
 from masquerade_host.probe import Answer, probe
 from masquerade_host.proxy import Proxy
-from masquerade_host.transport import Arrival
 from tests.host_helpers import free_port, new_keys
 from tests.unit.test_transport import Place, connection_event, until
 
@@ -128,6 +128,20 @@ def test_frames_go_both_ways_through_a_proxy(place: Place, scheme: str) -> None:
     assert connection_event(party) is ConnectionEvent.CONNECTED
     assert len(tiny.asked) == 2
     assert probe(place.address, key, tiny.proxy()) is Answer.CHARLIE
+    tiny.close()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer"),
+    [
+        ("http", b"HTTP/1.1 200 Connection established\r\nVia: tiny\r\n\r\n"),
+        ("socks5", b"\x05\x00\x05\x00\x00\x01" + bytes(6)),
+    ],
+)
+def test_what_follows_a_proxys_answer_in_one_packet_is_charlies(scheme: str, answer: bytes) -> None:
+    tiny = TinyProxy(scheme, answer + b"greeting")
+    with tiny.proxy().connect("tcp://charlie.example.org:443") as connection:
+        assert connection.recv(100) == b"greeting"
     tiny.close()
 
 

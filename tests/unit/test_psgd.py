@@ -22,12 +22,12 @@ from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_lab.baselines.gop import gop_minimiser
 from masquerade_protocols import protocol_of
-from masquerade_protocols.baselines.gop import gop_minimiser
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
-from masquerade_protocols.blocks.layouts import as_packing
 from masquerade_protocols.blocks.noise_shares import kept, to_keep
+from masquerade_protocols.blocks.opening_proof import as_packing
 from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule

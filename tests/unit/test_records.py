@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from masquerade_core.data.columns import Repaired
-from masquerade_core.data.loading import check_size, load_csv, load_grouped, load_records
+from masquerade_core.data.groups import load_grouped
+from masquerade_core.data.loading import load_csv, load_records
+from masquerade_core.data.records import Repaired, check_size
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Feature, Study

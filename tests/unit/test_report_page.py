@@ -25,7 +25,7 @@ from masquerade.pages.render import number
 from masquerade.pages.weights import learned
 from masquerade.simulation import simulate
 from masquerade_core.errors import BadInput
-from masquerade_core.model import model_from_json
+from masquerade_core.saved_model import model_from_json
 from masquerade_core.study import Study
 from masquerade_protocols import WeightNoise, entry_of, statement_of
 from tests.face_helpers import Shell

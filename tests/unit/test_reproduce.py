@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade.datasets import deal, random_split, unit_ball
-from masquerade.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar_runs, reproduce
-from masquerade.reproduce.bands import mean_and_error
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
+from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar_runs, reproduce
+from masquerade_lab.reproduce.bands import mean_and_error
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.face_helpers import Shell

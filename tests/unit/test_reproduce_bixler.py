@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import pickle
 from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from masquerade.reproduce import Report, bixler, bixler_runs
-from masquerade.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
-from masquerade.reproduce.results import decode, encode
-from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.learning.input_noise import sgd
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.reproduce import Report, bixler, bixler_runs
+from masquerade_lab.reproduce.bixler_runs import CAP, Column, Kind, descend, draw_sample
+from masquerade_lab.reproduce.papers import PAPERS
+from masquerade_lab.reproduce.results import decode, encode
+from masquerade_lab.reproduce.tasks import Task, one_after_another
+from masquerade_lab.reproduce.telling import band
+from tests import bixler_oracle
 
 SEED = "test"
 
@@ -89,15 +97,47 @@ def test_kinds_of_noise_are_what_they_are_called() -> None:
     assert many.std() == pytest.approx(0.5, rel=0.03)
 
 
+def test_the_oracle_s_descents_are_the_figure_s(sample: bixler_runs.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same records, order and normals; so the references hold it against what it should be."""
+    _short(monkeypatch)
+    monkeypatch.setattr(bixler_runs, "TOLERANCE", 0.2)
+    monkeypatch.setattr(bixler_oracle, "SHORT", 0.2)
+    found = descend(sample, [Column(0.0), Column(0.3)], SEED)
+    order, rng = SimulationRng(SEED, "order"), SimulationRng(SEED, "noise")
+    stopped, losses = bixler_oracle.descents(
+        sample.X,
+        sample.y,
+        sample.start,
+        np.array([0.0, 0.3]),
+        lambda: (bixler_runs._uniforms(order, 3) * 5000).astype(int),
+        lambda: bixler_runs._normals(rng, 3, 11)[:, :10],
+        cap=300,
+        checkpoints=range(100, 301, 200),
+    )
+    np.testing.assert_array_equal(found.iterations, stopped)
+    assert len(set(stopped.ravel())) > 3
+    np.testing.assert_allclose(found.losses, losses, rtol=1e-9)
+
+
+def test_half_of_the_step_moves_half_as_far(sample: bixler_runs.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bixler_runs, "CAP", 1)
+    monkeypatch.setattr(bixler_runs, "CHECKPOINTS", (1,))
+    whole, half = (descend(sample, None, SEED, step=step).weights[0, 0] - sample.start for step in (0.02, 0.01))
+    np.testing.assert_allclose(half, whole / 2)
+    assert (np.linalg.norm(whole, axis=1) > 0).all()
+
+
 def test_extra_iterations_are_a_ratio_of_means_and_losses_a_mean_of_ratios() -> None:
-    assert bixler._extra(np.array([110.0, 130.0]), np.array([100.0, 100.0]))[0] == pytest.approx(0.2)
-    assert bixler._extra(np.array([110.0]), np.array([100.0]))[1] is None
+    assert bixler._extra(np.array([110.0, 130.0]), np.array([100.0, 100.0])) == pytest.approx([0.1, 0.3])
     doubled = bixler._extra(np.array([200.0, 600.0]), np.array([100.0, 300.0]))
-    assert doubled == pytest.approx((1.0, 0.0))  # runs differ, what is added to them does not
-    assert bixler._extra(np.array([110.0, 130.0]), np.array([100.0, 100.0]))[1] == pytest.approx(0.1)
+    assert doubled == pytest.approx([1.0, 1.0])  # runs differ, what is added to them does not
+    uneven = bixler._extra(np.array([100.0, 600.0]), np.array([100.0, 300.0]))
+    assert uneven.mean() == pytest.approx(0.75)
+    assert uneven == pytest.approx(0.75 + np.array([-75, 75]) / 200)
     losses = np.array([[[2.0], [2.2]], [[1.0], [0.7]]])  # two checkpoints, two columns, one run
     both = bixler_runs.Descents(np.full((2, 1), CAP), np.zeros((2, 2, 1, 1)), losses)
-    assert bixler._relative(both, 1, both) == pytest.approx((0.1 + 0.3) / 2)
+    first = bixler_runs.Descents(both.iterations[:1], both.weights[:, :1], losses[:, :1])
+    assert bixler._relatives(both, first) == pytest.approx(np.array([[0.0], [(0.1 + 0.3) / 2]]))
 
 
 def test_a_small_report_has_every_table_and_catches_the_broken_samplers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,18 +146,32 @@ def test_a_small_report_has_every_table_and_catches_the_broken_samplers(monkeypa
     monkeypatch.setattr(bixler, "_E4_EPOCHS", 4)
     report = bixler.section_4(2, 5, one_after_another)
     tables = report.tables()
-    assert len(tables) == 9
-    assert len([row for row in report.rows if row.broken]) == 3
-    assert all(row.holds for row in tables[bixler._BROKEN])
-    assert all(row.value == 0 and row.holds for row in tables[bixler._E3])
+    assert len(tables) == 8
+    E3 = {row.name: row for row in tables[bixler._E3]}
+    assert [name for name, row in E3.items() if row.broken] == ["weights: alpha = 100", "iterations: alpha = 100"]
+    same = ("weights", "iterations", "iterations: alpha = 100")  # no run has ended, with noise or without
+    assert all((E3[name].value == 0) == (name in same) for name in E3)
     assert not tables[bixler._E1][0].holds  # three hundred updates are too few
-    assert [row.holds for row in tables[bixler._E4] if "once" in row.name] == [True]
-    assert all(abs(row.value) < 0.1 for row in tables[bixler._E4] if "correlation" in row.name)
+    E4 = {row.name: row for row in tables[bixler._E4]}
+    assert [row.holds for name, row in E4.items() if "once" in name] == [True, True]
+    assert {name: row.holds for name, row in E4.items() if row.broken} == {
+        f"{quantity}: {mistake}": True
+        for quantity, mistakes in {
+            "smallest variance, alpha^2": ("no noise", "half of the noise"),
+            "largest variance, alpha^2": ("no noise", "half of the noise"),
+            "largest correlation of two coordinates, without its sign": ("scalar n", "n >= 0, one sign"),
+            "correlation of accesses": ("kept noise",),
+            "once = true: difference": ("noise drawn anew",),
+        }.items()
+        for mistake in mistakes
+    }
+    assert E4["smallest variance, alpha^2: half of the noise"].value == E4["smallest variance, alpha^2"].value / 4
+    assert all(abs(row.value) < 0.1 for row in E4.values() if "correlation" in row.name and not row.broken)
 
     def elsewhere(tasks: Sequence[Task]) -> list[Any]:
         sent = [pickle.loads(pickle.dumps(task)) for task in reversed(tasks)]  # noqa: S301 - made here
         done = {task.key: task.function(*task.arguments) for task in sent}
-        assert len(done) == len(tasks) > 8
+        assert len(done) == len(tasks) > 9
         return [decode(json.loads(json.dumps(encode(done[task.key])))) for task in tasks]
 
     assert bixler.section_4(2, 5, elsewhere) == report
@@ -149,8 +203,45 @@ def _check_panels(report: Report) -> None:
     assert over.series[0].x == [100, 300]
 
 
-def test_a_claim_holds_from_the_least_alpha_on_above_which_none_misses_it() -> None:
-    values = [("1", 0.9), ("2", 0.01), ("3.3", 0.06), ("5", 0.05), ("10", 0.0)]
-    assert bixler._from(values, 0.05) == 5
-    assert bixler._from(values, 0.001) == 10
-    assert bixler._from([("10", 0.2)], 0.05) == float("inf")
+def test_a_claim_is_reached_where_the_curve_crosses_its_level() -> None:
+    """Alphas are 1/sd; between two of them a value is linear in sd^2."""
+    sds = np.array(list(bixler._SDS.values())[1:])
+    assert bixler._crossing(3 * sds**2, 0.05) == pytest.approx((3 / 0.05) ** 0.5)
+    assert bixler._crossing(3 * sds**2, 1e-5) == pytest.approx((3 / 1e-5) ** 0.5)  # before the first alpha
+    assert bixler._crossing(0 * sds, 0.05) == 0.0
+    with_a_step = np.where(sds < 0.2, 0.0, 1.0)
+    assert bixler._crossing(with_a_step, 0.5) == pytest.approx(((0.15**2 + 0.2**2) / 2) ** -0.5)
+    assert bixler_oracle.crossing(3 * sds**2, 0.05) == pytest.approx((3 / 0.05) ** 0.5)
+
+
+def test_jackknife_s_values_scatter_as_the_quantity_does() -> None:
+    rng = np.random.default_rng(3)
+    values = 5 + rng.standard_normal((400, 50))
+
+    def log_mean(row: NDArray[np.float64], on: NDArray[np.intp]) -> float:
+        return float(np.log(row[on].mean()))
+
+    found = np.array([bixler._jackknifed(partial(log_mean, row), 50) for row in values])
+    errors = found.std(axis=1, ddof=1) / 50**0.5
+    assert found.mean() == pytest.approx(np.log(5), abs=3 * errors.mean() / 20)
+    assert errors.mean() == pytest.approx(found.mean(axis=1).std(), rel=0.15)
+    assert bixler._jackknifed(lambda on: 7.0 + len(on), 1) == [8.0]
+
+
+def test_the_references_bands_of_the_losses_do_not_touch_and_fall_as_alpha_grows() -> None:
+    edges = []
+    for alpha in list(bixler._SDS)[1:]:
+        expected = bixler._expected(f"loss, alpha = {alpha}")
+        assert expected is not None
+        edges.append(band(expected, PAPERS["bixler"]["4"].draws))
+    assert all(below[1] < above[0] for below, above in pairwise(edges))
+
+
+def test_every_mistake_that_a_band_hides_is_caught_by_another() -> None:
+    hidden = {mistake for by_alpha in bixler._UNSEEN.values() for found in by_alpha.values() for mistake in found}
+    path = Path(__file__).parents[2] / "docs" / "reproduction" / "results" / "bixler-4.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        caught = [row["name"] for row in csv.DictReader(file) if "caught, power" in row["verdict"]]
+    assert {"no noise", "half of the noise", *bixler._KINDS.values()} >= hidden
+    for mistake in hidden:
+        assert any(name.endswith(f": {mistake}") for name in caught), mistake

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from masquerade.reproduce import PAPERS, Report, rajkumar_breast_cancer, rajkumar_tasks, reproduce
-from masquerade.reproduce.rajkumar_tasks import FOLDS, breast_cancer_fold
-from masquerade.reproduce.tasks import Task, one_after_another
-from masquerade.reproduce.telling import judged, reference
+from masquerade_lab.reproduce import PAPERS, Report, rajkumar_breast_cancer, rajkumar_tasks, reproduce
+from masquerade_lab.reproduce.rajkumar_tasks import FOLDS, breast_cancer_fold
+from masquerade_lab.reproduce.tasks import Task, one_after_another
+from masquerade_lab.reproduce.telling import judged, reference
 
 _Array = NDArray[np.float64]
 

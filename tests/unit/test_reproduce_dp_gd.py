@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from masquerade.datasets import Records, unit_ball
-from masquerade.reproduce import PAPERS, Report, dp_gd
-from masquerade.reproduce.tasks import one_after_another
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
+from masquerade_lab.reproduce import PAPERS, Report, dp_gd
+from masquerade_lab.reproduce.tasks import one_after_another
 from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.dp_gd import roles as protocol
 from masquerade_protocols.in_memory import run_in_memory

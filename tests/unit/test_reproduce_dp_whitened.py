@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from masquerade.originals import ADULT_COLUMNS, KDDCUP_COLUMNS, Table
-from masquerade.reproduce import PAPERS, Report, central_baselines, dp_whitened, dp_whitened_runs, reproduce
-from masquerade.reproduce import dp_whitened_data as sets
-from masquerade.reproduce.central_baselines import Logistic, adassp, amp, objective_perturbation, objective_sigma
-from masquerade.reproduce.dp_whitened_found import Found
-from masquerade.reproduce.dp_whitened_runs import draw_shares, learn_in_clear, measure, study_of
-from masquerade.reproduce.tasks import one_after_another
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit, gradient_norm
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.originals import ADULT_COLUMNS, KDDCUP_COLUMNS, Table
+from masquerade_lab.reproduce import PAPERS, Report, central_baselines, dp_whitened, dp_whitened_runs, reproduce
+from masquerade_lab.reproduce import dp_whitened_data as sets
+from masquerade_lab.reproduce.central_baselines import Logistic, adassp, amp, objective_perturbation, objective_sigma
+from masquerade_lab.reproduce.dp_whitened_found import Found
+from masquerade_lab.reproduce.dp_whitened_runs import draw_shares, learn_in_clear, measure, study_of
+from masquerade_lab.reproduce.tasks import one_after_another
 from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 from tests.adult_helpers import official, write_adult
 

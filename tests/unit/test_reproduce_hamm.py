@@ -13,9 +13,12 @@ from scipy import stats
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from masquerade.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
-from masquerade.reproduce.hamm_points import Point
-from masquerade.reproduce.hamm_runs import (
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Study
+from masquerade_lab.baselines.average import average_rate
+from masquerade_lab.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
+from masquerade_lab.reproduce.hamm_points import Point
+from masquerade_lab.reproduce.hamm_runs import (
     accuracies,
     aggregate,
     crossed,
@@ -28,11 +31,8 @@ from masquerade.reproduce.hamm_runs import (
     shuffled,
     tight_sensitivity,
 )
-from masquerade.reproduce.panels import Series
-from masquerade.reproduce.tasks import Task, one_after_another
-from masquerade_core.errors import BadInput
-from masquerade_core.study import Study
-from masquerade_protocols.baselines.average import average_rate
+from masquerade_lab.reproduce.panels import Series
+from masquerade_lab.reproduce.tasks import Task, one_after_another
 from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]
@@ -220,7 +220,7 @@ def test_a_public_projection_takes_the_auxiliary_records_directions_alone(
     monkeypatch.setattr(hamm_public, "principal_components", noted)
     rows = _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm_public.TABLE)
     assert [row.name for row in rows if not row.broken] == ["batch", "vote", "soft", "avg"]
-    assert [row.name for row in rows if row.broken][0] == "batch: the first columns in their place"
+    assert next(row.name for row in rows if row.broken) == "batch: the first columns in their place"
     assert [of.shape for of in seen] == [(80, 10), (8, 10)] * 3
     np.testing.assert_array_equal(seen[1], np.eye(8, 10))
     X, _ = _records(300)

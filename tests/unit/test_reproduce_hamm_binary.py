@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from masquerade.reproduce import Report, Row, hamm_binary, hamm_binary_runs, hamm_runs, reproduce
-from masquerade.reproduce.hamm_binary_runs import (
+from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.learning.erm import error_rate, fit, gradient_norm
+from masquerade_lab.reproduce import Report, Row, hamm_binary, hamm_binary_runs, hamm_runs, reproduce
+from masquerade_lab.reproduce.hamm_binary_runs import (
     BinaryRecords,
     accuracies,
     binary_sensitivity,
@@ -20,11 +22,9 @@ from masquerade.reproduce.hamm_binary_runs import (
     fit_each,
     votes,
 )
-from masquerade.reproduce.hamm_data import connections, stand_in, urls
-from masquerade.reproduce.hamm_points import Point
-from masquerade.reproduce.tasks import Task, one_after_another
-from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.learning.erm import error_rate, fit, gradient_norm
+from masquerade_lab.reproduce.hamm_data import connections, stand_in, urls
+from masquerade_lab.reproduce.hamm_points import Point
+from masquerade_lab.reproduce.tasks import Task, one_after_another
 
 _Array = NDArray[np.float64]
 

@@ -10,12 +10,22 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade.reproduce import hamm, hamm_binary, hamm_binary_runs, hamm_points, hamm_runs
-from masquerade.reproduce.bands import POWER
-from masquerade.reproduce.hamm_binary_runs import BinaryRecords, UnderNoise, binary_sensitivity, classifiers
-from masquerade.reproduce.hamm_points import EXP, HALF, NO_NOISE, Drawn, Point, Pool, mistaken, norm_rows, point_rows
-from masquerade.reproduce.hamm_runs import aggregate
-from masquerade.reproduce.telling import FALSE_ALARM, reference
+from masquerade_lab.reproduce import hamm, hamm_binary, hamm_binary_runs, hamm_points, hamm_runs
+from masquerade_lab.reproduce.bands import POWER
+from masquerade_lab.reproduce.hamm_binary_runs import BinaryRecords, UnderNoise, binary_sensitivity, classifiers
+from masquerade_lab.reproduce.hamm_points import (
+    EXP,
+    HALF,
+    NO_NOISE,
+    Drawn,
+    Point,
+    Pool,
+    mistaken,
+    norm_rows,
+    point_rows,
+)
+from masquerade_lab.reproduce.hamm_runs import aggregate
+from masquerade_lab.reproduce.telling import FALSE_ALARM, reference
 from tests import hamm_oracle
 
 _Array = NDArray[np.float64]

@@ -15,30 +15,30 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade.originals import Table
-from masquerade.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_pl, kang_runs
-from masquerade.reproduce.kang_cells import BEST, SHARE, over_u
-from masquerade.reproduce.kang_data import _coordinates, one_hot
-from masquerade.reproduce.kang_found import Found
-from masquerade.reproduce.kang_runs import (
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput
+from masquerade_core.privacy.noise.local_descent import descent_sigma
+from masquerade_core.rng import SimulationRng
+from masquerade_lab.originals import Table
+from masquerade_lab.reproduce import Report, kang, kang_cells, kang_data, kang_epsilon, kang_pl, kang_runs
+from masquerade_lab.reproduce.kang_cells import BEST, SHARE, over_u
+from masquerade_lab.reproduce.kang_data import _coordinates, one_hot
+from masquerade_lab.reproduce.kang_found import Found
+from masquerade_lab.reproduce.kang_runs import (
     ETAS,
     Setting,
     Split,
+    Together,
     accuracies,
-    gathered_descent,
     local_descents,
     losses,
     party_sizes,
     random_sizes,
     sigma,
 )
-from masquerade.reproduce.results import decode, encode
-from masquerade.reproduce.tasks import Task, one_after_another
-from masquerade.reproduce.telling import reference
-from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput
-from masquerade_core.privacy.noise.local_descent import descent_sigma
-from masquerade_core.rng import SimulationRng
+from masquerade_lab.reproduce.results import decode, encode
+from masquerade_lab.reproduce.tasks import Task, one_after_another
+from masquerade_lab.reproduce.telling import reference
 from masquerade_protocols.blocks import local_descent
 from tests import kang_oracle
 from tests.protocol_helpers import make_data
@@ -58,7 +58,7 @@ def test_local_descents_are_the_protocol_s_without_noise_and_with_it(monkeypatch
     data = make_data(study, sizes)
     parts = [part.X * part.y[:, None] for part in data.values()]
     sds = np.array([[0.3, 0.3, 0.3, 0.3], [0.1, 0.2, 0.3, 0.4]])
-    theta = local_descents(parts, sds, T, 2, SimulationRng(1, "descents"))
+    theta, _ = local_descents(parts, sds, T, 2, SimulationRng(1, "descents"))
     assert theta.shape == (4, 3, 5, 5)
     same = SimulationRng(1, "descents")
     z = np.array([kang_runs.normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
@@ -72,21 +72,30 @@ def test_local_descents_are_the_protocol_s_without_noise_and_with_it(monkeypatch
             np.testing.assert_allclose(theta[j, :, 3, column], own, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("by_size", [False, True])
 @pytest.mark.parametrize("single", [False, True])
-def test_gradient_perturbation_is_one_theta_for_all_with_one_noise_a_round(*, single: bool) -> None:
-    """Against a few lines that get the same normals; parties of other sizes count as much as each other."""
+def test_a_descent_together_has_one_theta_for_all_and_one_noise_a_round(*, single: bool, by_size: bool) -> None:
+    """Against a few lines that get the same normals; parties of other sizes count as much as each other, or by size.
+
+    The local descents beside which it runs, and the order of such descents, change nothing.
+    """
     rng = np.random.default_rng(6)
     parts = [np.round(rng.standard_normal((n, 3)), 1) / 4 for n in (5, 40, 41, 90)]
     rounds, draws, sds = 30, 2, np.array([0.05, 0.2])
-    found = gathered_descent(parts, sds, rounds, draws, SimulationRng(1, "gathered"), single=single)
+    other = Together(np.array([0.4]), SimulationRng(1, "other"), by_size=not by_size)
+    asked, local = Together(sds, SimulationRng(1, "gathered"), by_size), np.array([[0.3, 0.1, 0.2, 0.4]])
+    theta, (_, found) = local_descents(parts, local, rounds, draws, SimulationRng(2), [other, asked], single=single)
+    alone, _ = local_descents(parts, local, rounds, draws, SimulationRng(2), single=single)
+    np.testing.assert_allclose(theta, alone, atol=1e-5 if single else 1e-12)
     assert found.shape == (3, 5, 5)
+    together = [np.concatenate(parts)] if by_size else parts
     for which, sd in enumerate((0.0, *sds)):
         same = SimulationRng(1, "gathered")
 
         def normals(shape: tuple[int, ...], same: SimulationRng = same) -> _Array:
             return kang_runs.normals(same, math.prod(shape)).reshape(shape)
 
-        expected = kang_oracle.gradient_perturbation(parts, sd, rounds, draws, normals)
+        expected = kang_oracle.gradient_perturbation(together, sd, rounds, draws, normals)
         columns = slice(1 + (which - 1) * draws, 1 + which * draws) if which else slice(0, 1)
         np.testing.assert_allclose(
             found[:, :, columns], expected[:, :, : columns.stop - columns.start], atol=1e-5 if single else 1e-12
@@ -96,7 +105,7 @@ def test_gradient_perturbation_is_one_theta_for_all_with_one_noise_a_round(*, si
 def test_the_oracle_s_local_descents_are_the_figure_s() -> None:
     rng = np.random.default_rng(7)
     parts = [rng.standard_normal((n, 3)) / 4 for n in (5, 40)]
-    theta = local_descents(parts, np.zeros((1, 2)), 20, 1, SimulationRng(1))
+    theta, _ = local_descents(parts, np.zeros((1, 2)), 20, 1, SimulationRng(1))
     average = np.einsum("j,jdec->dec", np.array([5, 40]) / 45, theta)
     expected = kang_oracle.weighted(parts, 0.0, 20, 1, np.zeros)
     np.testing.assert_allclose(average[:, :, :1], expected, atol=1e-12)
@@ -132,15 +141,15 @@ def test_single_precision_finds_the_same_weights_however_records_are_stacked_and
     Z = np.repeat(records.X * records.y[:, None], 2, axis=0)[:470]
     parts = np.split(Z, np.cumsum([20, 22, 60, 64]))
     sds = np.array([[0.3] * 5, [0.1, 0.2, 0.3, 0.4, 0.5]])
-    exact = local_descents(parts, sds, 60, 2, SimulationRng(4))
+    exact, _ = local_descents(parts, sds, 60, 2, SimulationRng(4))
     for chunk in (2048, 17):
         monkeypatch.setattr(kang_runs, "_CHUNK", chunk)
-        blocks = kang_runs._counted(parts)
+        blocks = kang_runs._blocks(parts, np.float32)
         assert sum(block.Z.shape[0] * block.Z.shape[1] for block in blocks) < 0.7 * len(Z)
-        found = local_descents(parts, sds, 60, 2, SimulationRng(4), single=True)
+        found, _ = local_descents(parts, sds, 60, 2, SimulationRng(4), single=True)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, exact, rtol=0, atol=1e-4)
-    cut = kang_runs._counted(parts)
+    cut = kang_runs._blocks(parts, np.float32)
     assert len({block.at.start for block in cut}) < len(cut)
 
 
@@ -157,7 +166,7 @@ def test_random_sizes_add_up_and_no_party_has_less_than_a_quarter_of_an_even_sha
 
 @pytest.fixture(scope="module")
 def found() -> Found:
-    return Found(over_u(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), tuple(range(6)), 3, "test"), "u")
+    return Found(over_u(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), tuple(range(6)), 3, "test", half=True), "u")
 
 
 def test_averages_by_size_have_noise_wider_by_the_root_of_the_sum_of_squared_weights(found: Found) -> None:

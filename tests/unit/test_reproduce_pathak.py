@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
-from masquerade.reproduce import Report, Row, pathak, pathak_runs, reproduce
-from masquerade.reproduce.pathak_runs import BROKEN, CURVES, Curve, Records, Setting
-from masquerade.reproduce.results import decode, encode
-from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.reproduce import Report, Row, pathak, pathak_runs, reproduce
+from masquerade_lab.reproduce.pathak_runs import BROKEN, CURVES, Curve, Records, Setting
+from masquerade_lab.reproduce.results import decode, encode
+from masquerade_lab.reproduce.tasks import Task, one_after_another
 
 _Array = NDArray[np.float64]
 

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from masquerade.cli.progress import told
-from masquerade.reproduce import PAPERS, Figure, Report, Row, drawing, files, reproduce
-from masquerade.reproduce.kept import Kept
-from masquerade.reproduce.panels import Panel, Series
-from masquerade.reproduce.results import decode, encode
-from masquerade.reproduce.runners import Runner, Standing
-from masquerade.reproduce.tasks import Task, one_after_another
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RunFailed
+from masquerade_lab.commands.progress import told
+from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, drawing, files, reproduce
+from masquerade_lab.reproduce.kept import Kept
+from masquerade_lab.reproduce.panels import Panel, Series
+from masquerade_lab.reproduce.results import decode, encode
+from masquerade_lab.reproduce.runners import Runner, Standing
+from masquerade_lab.reproduce.tasks import Task, one_after_another
 from tests import small_figure
 from tests.face_helpers import Shell
 
@@ -133,8 +133,8 @@ def test_libraries_of_linear_algebra_have_one_thread_in_a_task() -> None:
 
 def threads() -> list[int]:
     """How many threads each library of linear algebra would use."""
-    import scipy.linalg  # noqa: F401, PLC0415 - so that its library counts
-    from threadpoolctl import threadpool_info  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types
+    import scipy.linalg  # noqa: F401 - so that its library counts
+    from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
     return [library["num_threads"] for library in threadpool_info()]
 
@@ -347,7 +347,7 @@ def test_without_matplotlib_there_is_csv_and_a_sentence(
 
 
 def test_claims_are_hollow_and_dashed_and_series_differ_without_colour(tmp_path: Path) -> None:
-    from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
+    from matplotlib.figure import Figure as Canvas
 
     names = ("a", "b", "c", "d", "e")
     panel = Panel(

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from masquerade.originals import ADULT_COLUMNS, Table
-from masquerade.reproduce import PAPERS, Report, summary
-from masquerade.reproduce.tasks import one_after_another
 from masquerade_core.errors import BadInput
+from masquerade_lab.originals import ADULT_COLUMNS, Table
+from masquerade_lab.reproduce import PAPERS, Report, summary
+from masquerade_lab.reproduce.tasks import one_after_another
 
 
 def _table(n: int, seed: int) -> Table:

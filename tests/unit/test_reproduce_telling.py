@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from masquerade.reproduce.bands import POWER
-from masquerade.reproduce.telling import FALSE_ALARM, Mean, band, judged, power, reference
+from masquerade_lab.reproduce.bands import POWER
+from masquerade_lab.reproduce.telling import FALSE_ALARM, Mean, band, judged, power, reference
 
 _RUNS = 40_000
 

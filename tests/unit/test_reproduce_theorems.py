@@ -10,9 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from masquerade.cli import reproduce as command
 from masquerade.console import literal_console
-from masquerade.reproduce import (
+from masquerade_core.data.schema import Dataset
+from masquerade_lab.baselines.gop import gop_minimiser
+from masquerade_lab.commands.reproduce import _theorems
+from masquerade_lab.reproduce import (
     Report,
     hamm_theorems,
     kang_theorems,
@@ -20,13 +22,11 @@ from masquerade.reproduce import (
     pathak_theorems,
     rajkumar_theorems,
 )
-from masquerade.reproduce.central_baselines import normals
-from masquerade.reproduce.files import numbers_csv
-from masquerade.reproduce.kang_runs import Setting
-from masquerade.reproduce.measured import Measured
-from masquerade.reproduce.pathak_runs import Records
-from masquerade_core.data.schema import Dataset
-from masquerade_protocols.baselines.gop import gop_minimiser
+from masquerade_lab.reproduce.central_baselines import normals
+from masquerade_lab.reproduce.files import numbers_csv
+from masquerade_lab.reproduce.kang_runs import Setting
+from masquerade_lab.reproduce.measured import Measured
+from masquerade_lab.reproduce.pathak_runs import Records
 
 _Array = NDArray[np.float64]
 
@@ -151,7 +151,7 @@ def test_the_command_and_the_files_show_bound_measured_and_ratio() -> None:
     report = Report("p", "1", (), {}, (), theorems=(Measured("Theorem 9", 8.7, 0.0023, 0.0001, 0.003, 200),))
     console = literal_console()
     with console.capture() as captured:
-        console.print(command._theorems(report))
+        console.print(_theorems(report))
     (line,) = (line for line in captured.get().splitlines() if "Theorem 9" in line)
     assert line.split() == ["Theorem", "9", "8.7", "0.0023", "0.0001", "0.003", "3,783"]
     assert report.to_json()["theorems"][0]["ratio"] == pytest.approx(8.7 / 0.0023)

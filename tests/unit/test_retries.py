@@ -23,10 +23,10 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table, replay
 from masquerade_core.wire.codec import decode
 from masquerade_protocols import entry_of, statement_of
-from masquerade_protocols.blocks import masked_messages as messages
+from masquerade_protocols.blocks import masked_sum as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.layouts import as_words
-from masquerade_protocols.blocks.survivors import Outcome
+from masquerade_protocols.blocks.masked_sum import Outcome
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.schedule import layout, noise_of
 from masquerade_protocols.dp_whitened import public

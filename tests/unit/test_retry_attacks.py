@@ -18,12 +18,12 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import decode, encode, unpack_plain
 from masquerade_core.wire.messages import PARTIES
-from masquerade_protocols.blocks import masked_messages as messages
+from masquerade_protocols.blocks import masked_sum as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.descent import relay_and_count
 from masquerade_protocols.blocks.layouts import Layout, as_words
+from masquerade_protocols.blocks.masked_sum import Outcome, Survivors
 from masquerade_protocols.blocks.noise_shares import FreshNoise, kept
-from masquerade_protocols.blocks.survivors import Outcome, Survivors
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.schedule import layout, noise_of
 from masquerade_protocols.in_memory import run_in_memory

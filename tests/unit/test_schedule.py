@@ -78,6 +78,14 @@ def test_without_slots_everything_leaves_at_once() -> None:
     assert sent.schedule.due is None
 
 
+def test_what_was_sent_before_a_restart_leaves_at_once_one_by_one() -> None:
+    sent = Sent(SLOT)
+    sent.hold("one", 10.5, 10.0)
+    sent.hold("two", 10.5, 10.0)
+    assert [sent.schedule.let_go() for _ in range(3)] == [True, True, False]
+    assert sent.left == [("one", 10.5), ("two", 10.5)]
+
+
 # --- A session that keeps to it -----------------------------------------------------
 
 

@@ -21,7 +21,8 @@ from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.seat import Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.wire.ciphertexts import Ciphertexts
+from masquerade_core.wire.messages import Message
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.opening_proof import Openings
 from tests.protocol_helpers import SMALL_BITS, make_study

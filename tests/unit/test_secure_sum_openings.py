@@ -21,8 +21,9 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFai
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Receive, Seat
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import PARTIES, Ciphertexts, Message
-from masquerade_protocols.blame import blame_of_opening
+from masquerade_core.wire.ciphertexts import Ciphertexts
+from masquerade_core.wire.messages import PARTIES, Message
+from masquerade_protocols.blame_openings import blame_of_opening
 from masquerade_protocols.blocks import opening_proof
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.opening_proof import Openings, check_words

@@ -27,15 +27,14 @@ from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host import party_session, seating
 from masquerade_host.debits import NoDebits
-from masquerade_host.dialer import ConnectionEvent
 from masquerade_host.lane import MAX_KEPT
+from masquerade_host.links import Arrival, ConnectionEvent
 from masquerade_host.named_messages import Abort, Beat, pack_abort, pack_beat, read_abort, read_beat
 from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Roster
 from masquerade_host.session_states import Turn
 from masquerade_host.stats import Relayed
-from masquerade_host.transport import Arrival
 from masquerade_host.verdicts import abort_of
 from tests.helpers import joining
 from tests.host_helpers import VERSION, World, new_keys
@@ -197,6 +196,11 @@ def test_beats_that_cross_the_roster_are_in_order(wired: Wired) -> None:
     wired.pump(3, seconds=1.0)
     assert not wired.errors
     assert wired.answers["p1"] == wired.answers[CHARLIE]
+
+
+def test_a_party_reports_once_that_it_is_connected(wired: Wired) -> None:
+    wired.join()
+    assert wired.seen("p1").count("connected") == 1
 
 
 def test_a_party_says_hello_again_until_it_is_answered_and_then_no_more(wired: Wired) -> None:

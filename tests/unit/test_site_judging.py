@@ -12,8 +12,8 @@ import pytest
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.approvals import Approval, record_approval
-from masquerade_host.keyfiles import make_keys
 from masquerade_host.ledger import Ledger
+from masquerade_host.new_keys import make_keys
 from masquerade_host.policy import DEFAULT_POPULATION
 from masquerade_host.state import StateFolder
 from masquerade_party.serving import service
@@ -89,15 +89,15 @@ def test_a_study_that_is_allowed_approved_of_and_paid_for_is_ready(site: Site) -
 
 def test_a_study_that_nobody_has_approved_of_waits_and_says_how(site: Site) -> None:
     site.budget().close()
-    site.says(Kind.WAITS, 6, "nobody has approved of this study for p1")
+    site.says(Kind.WAITS, 6, "this study has not been approved for p1")
     error = site.verdict().error
     assert error is not None
     assert f"masquerade approve {site.path} --key {site.root}/site.key --data {site.root}/records.csv" in error.hint
     assert f"--state {site.root}/state" in error.hint
     site.approve()
     assert site.verdict().kind is Kind.READY
-    site.write(("epsilon = 1.0", "epsilon = 0.9"))  # another study, of which nobody has approved
-    site.says(Kind.WAITS, 6, "nobody has approved")
+    site.write(("epsilon = 1.0", "epsilon = 0.9"))  # another study, which nobody has approved
+    site.says(Kind.WAITS, 6, "this study has not been approved")
 
 
 def test_a_query_is_a_data_set_as_well_and_is_shown_to_nobody(site: Site) -> None:

@@ -21,7 +21,8 @@ import pytest
 
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.databases import _address as with_patience
-from masquerade_core.data.loading import load_csv, load_grouped
+from masquerade_core.data.groups import load_grouped
+from masquerade_core.data.loading import load_csv
 from masquerade_core.data.queries import Query, data_at
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.sql import check_sql

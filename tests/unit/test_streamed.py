@@ -16,9 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from masquerade_core.data import blocks
-from masquerade_core.data.columns import Repaired
-from masquerade_core.data.loading import POINTS, load_csv, stream_csv
-from masquerade_core.data.records import ROWS, Records
+from masquerade_core.data.loaders import POINTS
+from masquerade_core.data.loading import load_csv, stream_csv
+from masquerade_core.data.records import ROWS, Records, Repaired
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.data.scratch import Scratch
 from masquerade_core.data.streamed import Room, Streamed
@@ -315,7 +315,7 @@ def test_a_label_that_is_none_is_found_before_it_counts(tmp_path: Path) -> None:
 _CHILD = """
 import re, sys, time
 from pathlib import Path
-from masquerade_core.data.columns import Repaired
+from masquerade_core.data.records import Repaired
 from masquerade_core.data.loading import stream_csv
 from masquerade_core.study import Study
 from masquerade_core.learning.erm import TOLERANCE, fit, fit_records, gradient_norm

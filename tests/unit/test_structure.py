@@ -78,14 +78,53 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
     assert len(_circle(_graph({"a": tmp_path / "a.py", "b": tmp_path / "b.py"}))) == 3  # a, b and a again
 
 
+LABORATORY = "masquerade_lab"
+DOORS = {"masquerade.cli.app": ["masquerade_lab.commands"], "masquerade_protocols.registry": ["masquerade_lab"]}
+"""Who below the laboratory names a part of it, in a string, and which part."""
+
+
+def _named_of(package: str, path: Path) -> list[str]:
+    """What a module imports of a package, and its strings with the name; a string that stands alone explains."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    explained = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    named = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            named.append(node.module)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in explained:
+            named.append(node.value)
+    return [name for name in named if package in name]
+
+
+def test_nothing_below_the_laboratory_imports_it_or_names_it_but_at_two_doors() -> None:
+    below = {name: _named_of(LABORATORY, path) for name, path in MODULES.items() if name.split(".")[0] != LABORATORY}
+    assert {name: named for name, named in below.items() if named} == DOORS
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import masquerade_lab.audit",
+        "def late() -> None:\n    from masquerade_lab.reproduce import PAPERS",
+        'find = import_module("masquerade_lab")',
+        'place = f"masquerade_lab.{name}"',
+    ],
+)
+def test_an_import_of_the_laboratory_is_found_wherever_it_stands(tmp_path: Path, code: str) -> None:
+    (tmp_path / "a.py").write_text(f'"""As masquerade_lab does."""\n{code}\n', encoding="utf-8")
+    assert len(_named_of(LABORATORY, tmp_path / "a.py")) == 1
+
+
 def test_no_protocol_leans_on_another() -> None:
-    folders = {*FOLDERS, "baselines"}
     leaning = []
     for name, imports in _graph(MODULES).items():
         own = name.split(".")
-        if own[0] == "masquerade_protocols" and own[-1] != "registry" and len(own) > 2:
+        protocol = own[0] == "masquerade_protocols" and own[-1] != "registry"
+        if len(own) > 2 and (protocol or own[1] == "baselines"):
             others = {i.split(".")[1] for i in imports if i.startswith("masquerade_protocols.") and i.count(".") > 1}
-            leaning += [(name, other) for other in others & folders if other != own[1]]
+            leaning += [(name, other) for other in others & FOLDERS if other != own[1]]
     assert leaning == []
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from masquerade.codebook import columns_from
 from masquerade.columns import parse_feature, parse_label
-from masquerade.originals import ADULT_COLUMNS
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.study import Feature, Label, Study
+from masquerade_core.study_files import load_study
+from masquerade_lab.originals import ADULT_COLUMNS
 from tests.adult_helpers import CODEBOOK, adult_place, page_commands
 from tests.face_helpers import Shell
 from tests.pages import Page
@@ -28,7 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def studies(place: Path) -> dict[str, Study]:
     """The studies that the page's commands write, by their files' names."""
-    from masquerade.cli import run  # noqa: PLC0415
+    from masquerade.cli import run
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
@@ -106,7 +106,7 @@ def test_help_explains_escapes_and_the_missing_level(shell: Shell, monkeypatch: 
 
 
 def test_help_states_the_defaults_of_a_draft(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    from masquerade.draft import Draft  # noqa: PLC0415
+    from masquerade.draft import Draft
 
     monkeypatch.setenv("COLUMNS", "200")
     text = " ".join(re.sub("[│╭╰─]", " ", shell("study", "new", "--help").out).split())

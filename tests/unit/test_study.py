@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, PublicKeys, Study, as_fraction
+from masquerade_core.study_files import load_study
 
 
 def key(seed: int) -> str:

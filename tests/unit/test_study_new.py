@@ -13,10 +13,10 @@ import pytest
 from masquerade.codebook import split_levels
 from masquerade.draft import Draft
 from masquerade.draft_lines import with_settings
-from masquerade_core.data.auxiliary import load_study, read_study_text
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
+from masquerade_core.study_files import load_study, read_study_text
 from masquerade_protocols import BASELINES, MEASUREMENTS, PROTOCOLS, entry_named, entry_of, statement_of
 from masquerade_protocols.dp_gd import schedule as dp_gd
 from tests.adult_helpers import COLUMNS, WORK, rows, write_adult

@@ -23,7 +23,6 @@ from masquerade.doctor import examine
 from masquerade.simulation import load_split, simulate
 from masquerade.statistics import bars
 from masquerade_core.counts import Numbers
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.data.cells import Cells, Grid, Histogram
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
 from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
@@ -32,11 +31,12 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE, Feature, Label
+from masquerade_core.study_files import load_study
 from masquerade_core.table import replay
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.layouts import as_packing
+from masquerade_protocols.blocks.opening_proof import as_packing
 from masquerade_protocols.summary import public, roles
 from masquerade_protocols.summary.noiseless import noiseless
 from tests.face_helpers import Shell, records, small_study, split_csv, write_csv

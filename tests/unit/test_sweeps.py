@@ -9,10 +9,10 @@ import pytest
 
 import masquerade
 import masquerade.sweeps
-from masquerade.audit.canary import others, study_of
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
+from masquerade_lab.audit.canary import others, study_of
 
 SEEDS = (5, 2, 9)
 

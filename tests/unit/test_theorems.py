@@ -12,14 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from masquerade.cli.app import run
-from masquerade.reproduce.bands import Report
-from masquerade.reproduce.measured import measured
 from masquerade_core.learning import theorems as common
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.losses import LOGISTIC, LOSSES, objective
 from masquerade_core.privacy.noise.objective_perturbation import sigma_star
 from masquerade_core.privacy.noise.output_perturbation import classifier_norm_bound
 from masquerade_core.study import Study
+from masquerade_lab.reproduce.bands import Report
+from masquerade_lab.reproduce.measured import measured
 from masquerade_protocols import entry_of, theorems_of
 from masquerade_protocols.blocks import descent_theorems as kang
 from masquerade_protocols.blocks import objective_theorems as rajkumar

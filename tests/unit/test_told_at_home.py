@@ -10,7 +10,7 @@ import pytest
 
 from masquerade import doctor
 from masquerade.report import _most_records
-from masquerade_core.data.columns import Repaired
+from masquerade_core.data.records import Repaired
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RefusedLocally
 from masquerade_host.progress import Mode, Progress

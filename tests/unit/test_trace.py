@@ -12,8 +12,8 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.losses import SMOOTHED_HINGE, objective
 from masquerade_core.learning.trace import MOST_POINTS, objective_at, objective_trace
 from masquerade_core.study import Study
-from masquerade_curator import _run
-from masquerade_curator._run import _Curve
+from masquerade_curator import _testing
+from masquerade_curator._testing import PublicTests
 from tests.protocol_helpers import make_study
 
 STUDY = make_study(2, 3)
@@ -80,19 +80,19 @@ class _Session:
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
 
 
-def _heard(test: Dataset | None, events: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+def _heard(test: Dataset, events: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
     heard: list[tuple[str, dict[str, Any]]] = []
 
     def observe(event: str, /, **fields: str | float) -> None:
         heard.append((event, fields))
 
-    curve = _Curve(observe, test, STUDY)
+    curve = PublicTests(test, STUDY, observe)
     session: Any = _Session()
     curve.session = session
     for event, fields in events:
         if event == "progress":
             session.iterates += [(int(fields["done"]), (0.1, 0.2, 0.3))]
-        curve(event, **fields)
+        curve.observe(event, **fields)
     return heard
 
 
@@ -107,7 +107,6 @@ def test_the_objective_follows_the_progress_of_the_rounds() -> None:
     assert float(heard[2][1]["message"]) == pytest.approx(objective_at((0.1, 0.2, 0.3), TEST, STUDY), rel=1e-5)
 
 
-def test_without_test_records_or_time_for_them_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _heard(None, EVENTS) == EVENTS
-    monkeypatch.setattr(_run, "_LIVE", TEST.X.size - 1)
+def test_without_time_for_them_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_testing, "_LIVE", TEST.X.size - 1)
     assert _heard(TEST, EVENTS) == EVENTS

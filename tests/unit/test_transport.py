@@ -19,11 +19,12 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.wire.frames import MAX_FRAME
 from masquerade_host import dialer, transport
 from masquerade_host.chunks import CHUNK, MAX_JOINED, MAX_MESSAGE, cut
-from masquerade_host.dialer import ConnectionEvent, PartySocket
+from masquerade_host.dialer import PartySocket
 from masquerade_host.dialing import Dialing
 from masquerade_host.keyfiles import Keys
+from masquerade_host.links import Arrival, ConnectionEvent
 from masquerade_host.probe import Answer, probe
-from masquerade_host.transport import Arrival, CharlieSocket, _Doorkeeper
+from masquerade_host.transport import CharlieSocket, _Doorkeeper
 from tests.host_helpers import free_port, new_keys
 
 

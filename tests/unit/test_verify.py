@@ -114,7 +114,7 @@ def test_each_changed_byte_of_a_file_is_noticed(runs: Path, file: str) -> None:
 
 
 def test_each_changed_byte_of_a_transcript_is_noticed(runs: Path, world: World) -> None:
-    from masquerade_core.crypto.boxes import verify as signed_by  # noqa: PLC0415 - one use
+    from masquerade_core.crypto.boxes import verify as signed_by
 
     text = (runs / "p1" / TRANSCRIPT).read_text()
     key = world.keys["p1"].public.sign
@@ -340,7 +340,7 @@ def test_the_chain_depends_on_each_part_of_each_entry_and_on_their_order() -> No
 
 
 def test_a_recorder_keeps_ten_thousand_rounds_in_a_few_megabytes(finished: tuple[World, Path]) -> None:
-    from masquerade_core.wire.frames import Endpoint  # noqa: PLC0415 - one use
+    from masquerade_core.wire.frames import Endpoint
 
     world, _ = finished
     end = Endpoint("p1", bytes(16), world.keys["p1"].signing, {CHARLIE: b""})

@@ -110,6 +110,17 @@ def _scikit_learn(study: Study, X: Array, alpha: Array) -> Array:
     return coefficients
 
 
+@pytest.mark.parametrize("classes", [None, 4, 8])
+@pytest.mark.parametrize("Lambda", [3.0, 0.1, 0.001])
+def test_the_longest_minimiser_that_there_can_be_fits_what_is_sent(
+    Lambda: float, classes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a minimiser (Lambda/2) |w|^2 is at most the risk of w = 0: 1, or log C for C named classes."""
+    monkeypatch.setattr(public, "l2_tail_bound", lambda *_: 0)
+    longest = math.sqrt(2 * max(1.0, math.log(classes or 2)) / Lambda)
+    assert public.Grid.of(vote_study(Lambda=Lambda, classes=classes)).bound >= longest * F
+
+
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("classes", [None, 4])
 @pytest.mark.parametrize("protocol", ["vote", "soft"])

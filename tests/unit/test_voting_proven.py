@@ -32,7 +32,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.layouts import as_packing
+from masquerade_protocols.blocks.opening_proof import as_packing
 from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.voting import counting, public, roles
 from tests.helpers import primes

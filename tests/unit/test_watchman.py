@@ -10,8 +10,8 @@ import pytest
 
 from masquerade_core.errors import BadInput
 from masquerade_host import watchman
-from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE
-from masquerade_host.watchman import QUEUE, UNFINISHED, Connection, Watchman, check_descriptors, too_costly
+from masquerade_host.chunks import MAX_CONNECTIONS, MAX_MESSAGE, QUEUE
+from masquerade_host.watchman import UNFINISHED, Connection, Watchman, check_descriptors, too_costly
 
 
 def connection(fd: int, since: float = 0.0, *, name: str = "", host: str = "a", read: int = 0) -> Connection:

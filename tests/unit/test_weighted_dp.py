@@ -23,13 +23,13 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, replay
-from masquerade_core.wire.messages import Ciphertexts
+from masquerade_core.wire.ciphertexts import Ciphertexts
+from masquerade_lab.baselines import central_dp
 from masquerade_protocols import entry_of
-from masquerade_protocols.baselines import central_dp
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
-from masquerade_protocols.blocks.layouts import as_packing
+from masquerade_protocols.blocks.opening_proof import as_packing
 from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP

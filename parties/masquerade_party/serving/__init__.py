@@ -1,1 +1,1 @@
-"""A site that serves many studies: ``masquerade site`` watches a folder, and runs what its people have approved of."""
+"""A site that serves many studies: ``masquerade site`` watches a folder, and runs what its people have approved."""

@@ -14,6 +14,7 @@ import sys
 from typing import Protocol
 
 from masquerade_host.state import private_folder
+from masquerade_party.options import PartyOptions
 from masquerade_party.serving.folders import Folders, Item, Place
 from masquerade_party.serving.reports import DIED, ending_of
 from masquerade_party.serving.verdicts import Known
@@ -58,12 +59,17 @@ class Processes:
 
     def start(self, item: Item, known: Known) -> Child:
         """Start the process of a run; BlockingIOError where one holds the data set already."""
-        command = [sys.executable, "-m", "masquerade_party", str(self._folders.study(item)), "--approved"]
-        command += ["--data", known.records, "--key", str(known.key), "--out", str(known.results)]
-        command += ["--progress", "json", "--log-file", str(self._folders.log(item))]
-        for option, value in (("--state", known.state), ("--population", known.population)):
-            if value is not None:
-                command += [option, str(value)]
+        options = PartyOptions(
+            study=self._folders.study(item),
+            data=known.records,
+            key=known.key,
+            out=known.results,
+            state=known.state,
+            population=known.population,
+            approved=True,
+            log_file=self._folders.log(item),
+        )
+        command = [sys.executable, "-m", "masquerade_party", *options.words(), "--progress", "json"]
         private_folder(known.results.parent)
         lock = os.open(self._folders.lock(item.data), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         report = -1

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from masquerade_core.data.auxiliary import load_study
 from masquerade_core.errors import BadInput, BudgetExceeded, MasqueradeError, RefusedLocally
 from masquerade_core.identity import PublicKeys
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study
+from masquerade_core.study_files import load_study
 from masquerade_host.approvals import find_approval
 from masquerade_host.state import state_folder
 from masquerade_party._site import Site, expect_same_code
@@ -133,7 +133,7 @@ class Judge:
             option = "" if known.state is None else f" --state {shlex.quote(str(known.state))}"
             given = f"{shlex.quote(str(path))} --key {shlex.quote(str(known.key))} --data {data}{option}"
             return RefusedLocally(
-                f"nobody has approved of this study for {site.me}; its fingerprint is {known.facts.fingerprint}",
-                f"read it, and approve of it: masquerade approve {given}",
+                f"this study has not been approved for {site.me}; its fingerprint is {known.facts.fingerprint}",
+                f"read it, and approve it: masquerade approve {given}",
             )
         return None

@@ -306,8 +306,8 @@ def _limit_memory(more: int) -> None:
 
 
 def _main() -> None:
-    from masquerade_host.process import harden  # noqa: PLC0415  the site itself needs nothing of all this
-    from masquerade_party.serving.judging import Judge  # noqa: PLC0415
+    from masquerade_host.process import harden
+    from masquerade_party.serving.judging import Judge
 
     harden()
     about = json.loads(sys.stdin.buffer.readline())

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from masquerade_core.data.holdout import fewest_held_back, fewest_to_learn_from, most_held_back, most_to_learn_from
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.learning.losses import loss_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.layouts import Layout, layout_of
@@ -172,6 +171,8 @@ def check_steps(study: Study, learning_rate: float, hint: str = "choose a smalle
     BadInput
         The step times that curvature is 2 or more.
     """
+    from masquerade_core.learning.losses import loss_of
+
     curvature = float(loss_of(study.model.loss).c) + study.model.regularization
     if not learning_rate * curvature < _DIVERGES:
         raise BadInput(

@@ -30,9 +30,8 @@ from masquerade_protocols.blocks.double_messages import (
     split,
 )
 from masquerade_protocols.blocks.double_sets import Members, Ring, pack_set, thresholds_of
-from masquerade_protocols.blocks.layouts import Layout, as_words
-from masquerade_protocols.blocks.masked_messages import Summed
-from masquerade_protocols.blocks.sum_messages import check_round, receipt
+from masquerade_protocols.blocks.layouts import Layout, as_words, check_round, receipt
+from masquerade_protocols.blocks.masked_sum import Summed
 
 __all__ = ["DoubleCharlieSums", "doubly_masked_digest"]
 

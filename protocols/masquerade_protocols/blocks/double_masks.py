@@ -80,9 +80,8 @@ from masquerade_protocols.blocks.double_messages import (
     vouch,
 )
 from masquerade_protocols.blocks.double_sets import Members, Ring, check_set, pack_set, read_set, thresholds_of
-from masquerade_protocols.blocks.layouts import Again, Layout, Vector, as_words
-from masquerade_protocols.blocks.masked_messages import GroupKey, Summed
-from masquerade_protocols.blocks.sum_messages import check_round
+from masquerade_protocols.blocks.layouts import Again, Layout, Vector, as_words, check_round
+from masquerade_protocols.blocks.masked_sum import GroupKey, Summed
 
 __all__ = ["DoublePartySums", "pair_mask"]
 

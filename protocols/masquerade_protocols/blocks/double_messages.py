@@ -16,7 +16,7 @@ from masquerade_core.errors import ProtocolViolation
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.messages import Message
 from masquerade_core.words import counted
-from masquerade_protocols.blocks.sum_messages import Round
+from masquerade_protocols.blocks.layouts import Round
 
 __all__ = [
     "KEY_BYTES",

@@ -26,20 +26,19 @@ A role needs three lines for it::
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from masquerade_core.data.holdout import split
 from masquerade_core.data.records import OfBlock, Records
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.learning.class_evaluation import evaluate_classes
 from masquerade_core.learning.evaluation import evaluate
 from masquerade_core.learning.intervals import Noisy
 from masquerade_core.learning.label_counts import Counts
-from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, locate_bins, score_range
 from masquerade_core.model import Model
 from masquerade_core.privacy.noise.evaluation_counts import (
@@ -54,12 +53,11 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
-from masquerade_protocols.blocks.layouts import Layout, layout_of
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 from masquerade_protocols.blocks.noise_shares import FreshNoise, kept, to_keep
 from masquerade_protocols.blocks.releases import Parallel, Price, counted, price_of
 from masquerade_protocols.blocks.score_counts import Confusion, InBins, InCells
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
-from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = [
     "HeldBack",
@@ -74,6 +72,8 @@ __all__ = [
     "measured_by_all",
     "noise_of",
 ]
+
+_WITH_PROBABILITIES = "logistic"  # the loss whose scores are the logarithms of odds
 
 _COUNTS = 2 * MOST_BINS + 1  # of each label in each bin, and the sum of squares
 
@@ -128,6 +128,8 @@ def check_evaluation(study: Study) -> None:
     """
     if study.evaluation is not None:
         evaluation_layouts(study, study.most_records)
+        if study.multiclass:
+            _judge_of_classes()  # loaded now: after the hello a process loads nothing of this program
 
 
 def evaluation_layouts(study: Study, N: int) -> tuple[Layout, ...]:
@@ -290,7 +292,7 @@ def _judged(study: Study, model: Model, bins: Bins, N: int, opened: Sequence[int
     """Return the model with what the second sum tells of it."""
     noisy, size = np.array(opened, dtype=np.float64) / COUNT_UNITS, len(bins.middles)
     variance, units = count_sd(noise_of(study), study.K) ** 2, COUNT_UNITS / SQUARE_UNITS
-    squares = Noisy(float(noisy[-1]) * units, variance * units**2) if study.model.loss == LOGISTIC.name else None
+    squares = Noisy(float(noisy[-1]) * units, variance * units**2) if study.model.loss == _WITH_PROBABILITIES else None
     counts = Counts(noisy[:size], noisy[MOST_BINS:][:size], variance, N, bins, squares)
     found = evaluate(counts, rule=rule, threshold=model.threshold)
     return replace(model, threshold=found.threshold, evaluation=found)
@@ -300,4 +302,10 @@ def _judged_classes(study: Study, model: Model, N: int, opened: Sequence[int]) -
     """Return a model of named classes with what its confusion matrix tells of it."""
     names = study.label.classes or ()
     counts = np.array(opened, dtype=np.float64).reshape(len(names), -1) / COUNT_UNITS
-    return replace(model, evaluation=evaluate_classes(counts, count_sd(noise_of(study), study.K) ** 2, N, names))
+    return replace(model, evaluation=_judge_of_classes()(counts, count_sd(noise_of(study), study.K) ** 2, N, names))
+
+
+def _judge_of_classes() -> Callable[..., Any]:
+    from masquerade_core.learning.class_evaluation import evaluate_classes
+
+    return evaluate_classes

@@ -44,29 +44,309 @@ the round only grows, and a party makes one contribution for each.
 
 *Lost parties.* U are those who take part. Where the study has ``[dropouts]``, Charlie tells an ``Outcome`` instead of
 ``Summed``: the sum and the next U, or that the sum is made again by some of U. A sum that is made again is a round of
-its own: its number, its label and its noise are new. :mod:`~masquerade_protocols.blocks.survivors` has the rules.
+its own: its number, its label and its noise are new.
 
 *The receipt*, which Charlie signs, is a hash over all contributions. Once a check has failed, ``blame`` says what these
-prove (:mod:`~masquerade_protocols.blocks.masked_messages`).
+prove.
 
 Where Charlie alone may learn the sum, he adds and tells nobody: half a round trip. Nobody else could be deceived, so
 the check value is sent and not used.
+
+*Who may be left out.* Whether a silent party is really silent, nobody but Charlie can tell. He may hold all
+contributions and claim that party i is gone. Then he has a sum over U and one over U without i. Three things make the
+lie worth no more than what it costs:
+
+* *Fresh noise.* A contribution that is made again carries noise that never served. So the difference of both sums is
+  that of two releases, and not one party's vector under one share of noise.
+* *A price that is paid.* The noise of a run is sized for R more sums than it needs, all of the dearest kind.
+* *Rules.* Every honest party keeps those of :meth:`Survivors.after`. They need nobody's agreement on who is gone.
+
+Parties that were told different sets made different labels, so their masks do not cancel. A sum opens over one set that
+all its members saw, with at least ``min_survivors`` of them.
+
+Whoever is out stays out. N, the number of all records, is not counted again: two exact counts would show the size of
+whoever left. So a sum over those who remain is read as if the others' records had contributed zeros.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
-from masquerade_core.errors import ProtocolViolation, SumRefused
+from masquerade_core.errors import ProtocolViolation, RunFailed, SumRefused
 from masquerade_core.neighbours import coin_of_set, neighbours_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_protocols.blocks.layouts import Again, Layout, Vector, as_words
-from masquerade_protocols.blocks.masked_messages import GroupKey, Masked, Summed, check_lengths, fits, summed
-from masquerade_protocols.blocks.sum_messages import check_round
-from masquerade_protocols.blocks.survivors import Outcome, Survivors
+from masquerade_core.wire.messages import Broadcast, Message, Name, SealedMessage
+from masquerade_core.words import counted, listed
+from masquerade_protocols.blocks.layouts import (
+    Again,
+    Layout,
+    ReceiptHash,
+    Round,
+    Vector,
+    as_words,
+    check_round,
+    receipt,
+)
 
-__all__ = ["MaskedCharlieSums", "MaskedPartySums"]
+__all__ = [
+    "Addends",
+    "GroupKey",
+    "Masked",
+    "MaskedCharlieSums",
+    "MaskedPartySums",
+    "Outcome",
+    "Summed",
+    "Survivors",
+    "blame",
+    "check_lengths",
+    "fits",
+    "masked_digest",
+    "summed",
+    "whose_noise",
+]
+
+_Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
+
+
+# --- The messages -----------------------------------------------------------------
+
+
+class GroupKey(SealedMessage):
+    """The roster's first party to each other one: kappa, from which every round's check key follows."""
+
+    kappa: _Bytes32
+
+
+class Masked(Message):
+    """P_j to Charlie: its words of this round under masks, and its check value under masks."""
+
+    round: Round
+    words: bytes
+    check: bytes
+
+
+class Summed(Broadcast):
+    """Charlie to all: the sum of all words, the sum of all check values, and his receipt for the contributions."""
+
+    round: Round
+    words: bytes
+    check: bytes
+    receipt: ReceiptHash
+
+
+class Outcome(Broadcast):
+    """Charlie to all, where the study has ``[dropouts]``: a sum, or that it is made again.
+
+    ``members`` are those who take part in what comes next. Where a sum is made again, the other fields are empty.
+    """
+
+    round: Round
+    words: bytes
+    check: bytes
+    receipt: bytes
+    members: tuple[Name, ...]
+
+    @classmethod
+    def to_make_again(cls, round_: int, left: "Survivors") -> "Outcome":
+        """Return Charlie's request for new contributions from those who are left."""
+        return cls(round=round_, words=b"", check=b"", receipt=b"", members=left.members)
+
+    @property
+    def again(self) -> bool:
+        """Whether the sum is made again, by ``members`` alone."""
+        return not self.words
+
+
+# --- Contributions and their sum ----------------------------------------------------
+
+
+class Addends(Protocol):
+    """What has words and a check value: a contribution, or a sum of some."""
+
+    @property
+    def words(self) -> bytes:
+        """The words, one after another."""
+
+    @property
+    def check(self) -> bytes:
+        """The check value."""
+
+
+def fits(layout: Words, message: Addends) -> bool:
+    """Say whether words and a check value are as long as the round's layout says."""
+    return (len(message.words), len(message.check)) == (layout.total_bytes, layout.check_bytes)
+
+
+def check_lengths(layout: Words, message: Addends, peer: str) -> None:
+    """Refuse words, or a check value, that are not as long as the round's layout says; it is the fault of ``peer``."""
+    if not fits(layout, message):
+        raise ProtocolViolation(
+            f"{peer} sent {counted(len(message.words), 'byte')} of words and {len(message.check)} of a check value; "
+            f"allowed are {layout.total_bytes} and {layout.check_bytes}",
+            peer=peer,
+        )
+
+
+def masked_digest(message: Masked) -> bytes:
+    """Return what the receipt has of a contribution."""
+    return tagged_hash("contribution", message.words, message.check)
+
+
+def summed(round_: int, layout: Words, contributions: Mapping[str, Masked]) -> Summed:
+    """Add contributions; the receipt is for all of them."""
+    words = layout.add(layout.read(message.words) for message in contributions.values())
+    return Summed(
+        round=round_,
+        words=layout.write(words),
+        check=layout.add_checks(message.check for message in contributions.values()),
+        receipt=receipt(round_, {name: masked_digest(message) for name, message in contributions.items()}),
+    )
+
+
+def blame(layout: Layout, told: Summed | Outcome, contributions: Mapping[str, Masked]) -> str | None:
+    """Say what the signed contributions of a round prove, once its check has failed.
+
+    Charlie shows the contributions, each signed by its party. They are masked, and their sum was to be public anyway.
+
+    Parameters
+    ----------
+    layout : Layout
+        The round's.
+    told : Summed or Outcome
+        What Charlie told, and signed.
+    contributions : mapping of str to Masked
+        What he shows, by the parties' names in roster order.
+
+    Returns
+    -------
+    str or None
+        ``CHARLIE`` if his sum is not theirs, or his receipt is for others. None if both are right: then a party's
+        contribution was not well made, and nobody can tell whose, for that would open what it hides.
+    """
+    due = summed(told.round, as_words(layout), contributions)
+    return None if (told.words, told.check, told.receipt) == (due.words, due.check, due.receipt) else CHARLIE
+
+
+# --- Who takes part -----------------------------------------------------------------
+
+
+def whose_noise(study: Study) -> str:
+    """Return whose noise a sum carries: what follows "the noise of"."""
+    if study.dropouts is None:
+        return f"all {study.K} parties"
+    return f"{study.survivors} of the {study.K} parties at least"
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """Those who take part, as one participant sees it.
+
+    Parameters
+    ----------
+    members : tuple of str
+        U, in roster order.
+    fewest : int
+        s, how many there must be.
+    retries : int
+        How many sums may still be made again.
+    """
+
+    members: tuple[str, ...]
+    fewest: int
+    retries: int
+
+    @classmethod
+    def of(cls, study: Study) -> "Survivors":
+        """Return how a run begins: with all parties."""
+        return cls(study.names, study.survivors, study.retries)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A hash of the members; it is made once for a set, since every label has it. Names hold no spaces."""
+        return tagged_hash("members", " ".join(self.members).encode())
+
+    def after(self, outcome: Outcome, me: str) -> "Survivors":
+        """Return who takes part after what Charlie told, once the rules are checked.
+
+        Parameters
+        ----------
+        outcome : Outcome
+        me : str
+            The party that checks.
+
+        Raises
+        ------
+        ProtocolViolation
+            Charlie's fault: he names somebody who did not take part before, or names a party twice, or names fewer than
+            the study's ``min_survivors``, or asks for more retries than the study allows.
+        RunFailed
+            The others go on without this party.
+        """
+        self._check_named(outcome.members)
+        self._check_enough(outcome.members)
+        self._check_retries(outcome)
+        self._check_own(outcome.members, me)
+        return replace(self, members=outcome.members, retries=self.retries - outcome.again)
+
+    def _check_named(self, named: tuple[str, ...]) -> None:
+        there = set(named)
+        if named != self.members and named != tuple(name for name in self.members if name in there):
+            raise ProtocolViolation(
+                "Charlie names parties for the next sum that are not a part of those before, each once and in the "
+                "roster's order",
+                peer=CHARLIE,
+            )
+
+    def _check_enough(self, named: tuple[str, ...]) -> None:
+        if len(named) < self.fewest:
+            raise ProtocolViolation(
+                f"Charlie asks for a sum of {counted(len(named), 'party', 'parties')}; the study's min_survivors "
+                f"allows {self.fewest} or more",
+                peer=CHARLIE,
+            )
+
+    def _check_retries(self, outcome: Outcome) -> None:
+        if outcome.again and not self.retries:
+            raise ProtocolViolation(
+                "Charlie asks for one sum more to be made again than the study's retries allow", peer=CHARLIE
+            )
+
+    def _check_own(self, named: tuple[str, ...], me: str) -> None:
+        if me not in named:
+            raise RunFailed(
+                "the run goes on without this party: Charlie had no contribution of it in time",
+                "start a new run, or give the study a longer patience_seconds",
+            )
+
+    def without(self, silent: Sequence[str]) -> "Survivors":
+        """Return who is left for Charlie to ask again.
+
+        Raises
+        ------
+        RunFailed
+            Too few are left, or no retry is.
+        """
+        gone = set(silent)
+        left = tuple(name for name in self.members if name not in gone)
+        verb = "no longer answers" if len(silent) == 1 else "no longer answer"
+        if not self.retries:
+            raise RunFailed(
+                f"{listed(list(silent))} {verb}, and the run has used all its retries",
+                "start a new run, or allow more retries under [dropouts]",
+            )
+        if len(left) < self.fewest:
+            raise RunFailed(
+                f"{listed(list(silent))} {verb}, which leaves {counted(len(left), 'party', 'parties')}; the study's "
+                f"min_survivors asks for {self.fewest}",
+                "start a new run when all parties can take part",
+            )
+        return replace(self, members=left, retries=self.retries - 1)
+
 
 # --- The parties ------------------------------------------------------------------
 
@@ -152,7 +432,7 @@ class MaskedPartySums:
         ------
         SumRefused
             The sum is not that of one contribution of each party. Nobody can tell who is at fault, before Charlie shows
-            the contributions (:func:`~masquerade_protocols.blocks.masked_messages.blame`).
+            the contributions (:func:`blame`).
         ProtocolViolation
             Charlie is at fault.
         """
@@ -224,6 +504,11 @@ class MaskedCharlieSums:
     study: Study
     _round: int = 0
     held_back: int = 0
+
+    @classmethod
+    async def set_up(cls, seat: Seat, study: Study) -> "MaskedCharlieSums":
+        """Return sums that begin with all parties; nothing has to be said first."""
+        return cls(seat, study)
 
     def __post_init__(self) -> None:
         """Begin with all parties."""

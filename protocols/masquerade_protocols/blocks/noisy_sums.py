@@ -22,8 +22,8 @@ from masquerade_core.privacy.statement import (
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluation import noise_of as evaluation_noise
+from masquerade_protocols.blocks.masked_sum import whose_noise
 from masquerade_protocols.blocks.sum_words import SumWords, sum_words
-from masquerade_protocols.blocks.survivors import whose_noise
 from masquerade_protocols.entry import Explanation, paragraphs
 
 __all__ = [
@@ -137,7 +137,7 @@ def noisy_views(
             rows.row(
                 without_noise(K - honest),
                 honest - 1,
-                f"The privacy target counts on {honest_noise(honest)}. A missing share weakens the proof like one more "
+                f"The privacy target needs {honest_noise(honest)}. A missing share weakens the proof like one more "
                 "party on Charlie's side. A share that is too small counts by its variance. Nobody sees either from "
                 "outside.",
                 "the party that holds the record draws its own share",

@@ -31,10 +31,11 @@ from masquerade_core.crypto.masks import Words, mask_stream, tagged_hash
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import PublicKey
 from masquerade_core.crypto.powers import product_of_powers
-from masquerade_core.errors import ProtocolViolation
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.wire.codec import numbers
+from masquerade_protocols.blocks.layouts import Layout
 
-__all__ = ["Openings", "check_check", "check_words", "unpacked"]
+__all__ = ["Openings", "as_packing", "check_check", "check_words", "unpacked"]
 
 _BYTES = 16  # of a coefficient
 _PENDING = 1024  # ciphertexts that wait to be folded together: each then costs less, and half a megabyte is kept
@@ -119,3 +120,10 @@ def check_check(words: Words, check: bytes, peer: str) -> None:
     if len(check) != words.check_bytes:
         msg = f"{peer} sent {len(check)} bytes of a check value; allowed are {words.check_bytes}"
         raise ProtocolViolation(msg, peer=peer)
+
+
+def as_packing(layout: Layout) -> Packing:
+    """Return the layout of a sum by Paillier; another one is a bug of the protocol."""
+    if not isinstance(layout, Packing):
+        raise LocalProtocolError("a sum by Paillier was to be made of words; its vectors lie in plaintexts")
+    return layout

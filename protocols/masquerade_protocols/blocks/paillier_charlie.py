@@ -6,11 +6,12 @@ from masquerade_core.crypto.paillier import FullPool, PublicKey
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import numbers
-from masquerade_core.wire.messages import PARTIES, Ciphertexts
-from masquerade_protocols.blocks.layouts import Layout, as_packing
-from masquerade_protocols.blocks.opening_proof import check_check, check_words, unpacked
-from masquerade_protocols.blocks.sum_messages import (
+from masquerade_core.wire.messages import PARTIES
+from masquerade_protocols.blocks.layouts import Layout, check_round, receipt
+from masquerade_protocols.blocks.opening_proof import as_packing, check_check, check_words, unpacked
+from masquerade_protocols.blocks.paillier_messages import (
     BlindedSum,
     BlindedTotal,
     Contribution,
@@ -19,9 +20,7 @@ from masquerade_protocols.blocks.sum_messages import (
     RoundSum,
     RoundTotal,
     SumKey,
-    check_round,
     digest_of,
-    receipt,
 )
 
 __all__ = ["PaillierCharlieSums"]

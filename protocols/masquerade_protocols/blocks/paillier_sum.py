@@ -71,13 +71,13 @@ from masquerade_core.crypto.shares import mask
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation, SumRefused
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import numbers, pack_numbers
-from masquerade_core.wire.messages import Ciphertexts
 from masquerade_protocols.blocks.coin_toss import coin_toss
-from masquerade_protocols.blocks.layouts import Again, Layout, Vector, as_packing
-from masquerade_protocols.blocks.opening_proof import Openings, check_check, check_words, unpacked
+from masquerade_protocols.blocks.layouts import Again, Layout, Vector, check_round, receipt
+from masquerade_protocols.blocks.opening_proof import Openings, as_packing, check_check, check_words, unpacked
 from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
-from masquerade_protocols.blocks.sum_messages import (
+from masquerade_protocols.blocks.paillier_messages import (
     BlindedSum,
     BlindedTotal,
     Contribution,
@@ -86,9 +86,7 @@ from masquerade_protocols.blocks.sum_messages import (
     RoundSum,
     RoundTotal,
     SumKey,
-    check_round,
     digest_of,
-    receipt,
 )
 
 __all__ = [

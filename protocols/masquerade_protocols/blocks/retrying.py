@@ -1,7 +1,7 @@
 """What a protocol's entry says of runs that may lose parties: what it costs, and who may ask for what.
 
 A study with ``[dropouts]`` goes on without parties that fall silent, by sums that are made again
-(:mod:`masquerade_protocols.blocks.survivors`) or by double masks (:mod:`masquerade_protocols.blocks.double_masks`).
+(:mod:`masquerade_protocols.blocks.masked_sum`) or by double masks (:mod:`masquerade_protocols.blocks.double_masks`).
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from fractions import Fraction
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
+from masquerade_protocols.blocks.layouts import has_double_masks
 from masquerade_protocols.entry import Explanation, Protocol, paragraphs
 
 __all__ = ["with_retries"]
@@ -66,6 +66,8 @@ def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Proto
         if study.dropouts is None:
             return said
         if has_double_masks(study):
+            from masquerade_protocols.blocks.double_sets import thresholds_of
+
             sizes = thresholds_of(study)
             price = f"{100 * able.dropout_price(study):.0f} %"
             words = {"s": study.survivors, "K": study.K, "k": sizes.neighbours, "t": sizes.threshold, "price": price}

@@ -15,25 +15,18 @@ Both have the same methods. There are two kinds of sum, each with a method on ei
 
     close            close            what is left to check, after the last sum and before any result
 
-Parties and Charlie count the rounds for themselves. With ``[dropouts] method = "double-masks"``, words are under two
-masks, and parties hold shares of each other's.
+A process loads the sums that its study names, and no others. Parties and Charlie count the rounds for themselves. With
+``[dropouts] method = "double-masks"``, words are under two masks, and parties hold shares of each other's.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
-from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
-from masquerade_protocols.blocks.double_masks import DoublePartySums
-from masquerade_protocols.blocks.double_sets import has_double_masks
-from masquerade_protocols.blocks.layouts import Again, Layout, Vector
-from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums, MaskedPartySums
-from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
-from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
-from masquerade_protocols.blocks.tree import tree_sums
+from masquerade_protocols.blocks.layouts import Again, Layout, Vector, has_double_masks
 
-__all__ = ["CharlieSums", "PartySums", "set_up", "set_up_charlie"]
+__all__ = ["CharlieSums", "PartySums", "charlie_sums", "party_sums", "set_up", "set_up_charlie"]
 
 
 class PartySums(Protocol):
@@ -88,19 +81,43 @@ class CharlieSums(Protocol):
         """Pass on what parties need for their own :meth:`PartySums.close`."""
 
 
+def party_sums(study: Study) -> Any:
+    """Return the class of a party's side of a study's sums, which is loaded now."""
+    if has_double_masks(study):
+        from masquerade_protocols.blocks.double_masks import DoublePartySums
+
+        return DoublePartySums
+    if study.crypto.sum == "masks":
+        from masquerade_protocols.blocks.masked_sum import MaskedPartySums
+
+        return MaskedPartySums
+    from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
+
+    return PaillierPartySums
+
+
+def charlie_sums(study: Study) -> Any:
+    """Return the class of Charlie's side of a study's sums, which is loaded now."""
+    if has_double_masks(study):
+        from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
+
+        return DoubleCharlieSums
+    if study.crypto.sum == "masks":
+        from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums
+
+        return MaskedCharlieSums
+    from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
+
+    return PaillierCharlieSums
+
+
 async def set_up(seat: Seat, study: Study) -> PartySums:
     """Set up a party's sums, after the join."""
-    if has_double_masks(study):
-        return await DoublePartySums.set_up(seat, study)
-    if study.crypto.sum == "masks":
-        return await MaskedPartySums.set_up(seat, study)
-    return await PaillierPartySums.set_up(seat, study)
+    sums: PartySums = await party_sums(study).set_up(seat, study)
+    return sums
 
 
 async def set_up_charlie(seat: Seat, study: Study) -> CharlieSums:
-    """Set up Charlie's sums, after the join; or those of a sub-curator, who plays his role for its group."""
-    if has_double_masks(study) and not seat.groups:
-        return await DoubleCharlieSums.set_up(seat, study)
-    if study.crypto.sum == "masks":
-        return tree_sums(seat, study) if seat.groups else MaskedCharlieSums(seat, study)
-    return await PaillierCharlieSums.set_up(seat, study)
+    """Set up Charlie's sums, after the join."""
+    sums: CharlieSums = await charlie_sums(study).set_up(seat, study)
+    return sums

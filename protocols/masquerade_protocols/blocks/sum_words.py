@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.study import Study
-from masquerade_protocols.blocks.double_sets import has_double_masks, thresholds_of
+from masquerade_protocols.blocks.layouts import has_double_masks
 
 __all__ = ["SumWords", "sum_words"]
 
@@ -139,6 +139,8 @@ def _masked_by_neighbours() -> SumWords:
 
 def _doubly_masked(study: Study) -> SumWords:
     """Return the words of :func:`_masked` for sums under double masks."""
+    from masquerade_protocols.blocks.double_sets import thresholds_of
+
     sizes = thresholds_of(study)
     k, t, few = sizes.neighbours, sizes.threshold, 2 * sizes.threshold - sizes.neighbours
     hidden = (

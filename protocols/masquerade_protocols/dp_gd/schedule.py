@@ -17,8 +17,7 @@ from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_no
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.descent import TAIL_BITS, check_steps
-from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.slots import check_slots
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 
 __all__ = [
     "FRACTION_BITS",
@@ -51,7 +50,7 @@ class Parameters(BaseModel):
     """The study's ``[protocol]`` section.
 
     What is "auto", or None here, follows from public numbers: the columns, the privacy target, ``colluders``,
-    ``expected_records`` or the fewest records that there may be, and N. We chose the rules on public and on simulated
+    ``expected_records`` or the minimum of records, and N. We chose the rules on public and on simulated
     records. None of them follows from anybody's private records.
 
     Steps with a number for ``learning_rate`` are plain ones. With "auto" they have Nesterov's momentum, since the

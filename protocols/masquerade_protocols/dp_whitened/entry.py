@@ -3,7 +3,6 @@
 from fractions import Fraction
 
 from masquerade_core.data.holdout import fewest_to_learn_from
-from masquerade_core.privacy.expectation import counted_records, expected_of_sums
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluating import with_evaluation
@@ -12,9 +11,8 @@ from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.dp_whitened import public, roles
-from masquerade_protocols.dp_whitened.noiseless import noiseless
 from masquerade_protocols.dp_whitened.statement import statement
-from masquerade_protocols.entry import Cost, Explanation, Protocol
+from masquerade_protocols.entry import Cost, Explanation, Protocol, late
 
 __all__ = ["DP_WHITENED"]
 
@@ -37,7 +35,7 @@ def _explain(study: Study) -> Explanation:
 
 
 def _cost(study: Study) -> Cost:
-    """Price a run with the fewest records that there may be."""
+    """Price a run with the minimum of records."""
     plan = public.Plan(study, fewest_to_learn_from(study))
     return price_of_sums(study, [1, *plan.plaintexts()])
 
@@ -55,10 +53,10 @@ _ENTRY = Protocol(
     check=public.check,
     statement=statement,
     explain=_explain,
-    noiseless=noiseless,
+    noiseless=late("masquerade_protocols.dp_whitened.noiseless", "noiseless"),
     cost=_cost,
     spends=spends_gaussian,
-    expectation=expected_of_sums,
+    expectation=late("masquerade_core.privacy.expectation", "expected_of_sums"),
     calibrations=("proven",),
     sum="masks",
     regularization=1e-4,
@@ -70,6 +68,8 @@ _ENTRY = Protocol(
 
 def _dearest(study: Study) -> Fraction:
     """Return the part of the dearest sum, for as many records as are counted on."""
+    from masquerade_core.privacy.expectation import counted_records
+
     return public.Plan(study, counted_records(study)[0]).dearest
 
 

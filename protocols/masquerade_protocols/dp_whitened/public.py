@@ -18,9 +18,8 @@ from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, r
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS
-from masquerade_protocols.blocks.layouts import Layout, layout_of
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 from masquerade_protocols.blocks.releases import Price, price_of
-from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = [
     "MOST_COORDINATES",

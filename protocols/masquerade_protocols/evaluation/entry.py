@@ -83,7 +83,7 @@ def _error_reach(N: int, sd: float, classes: int) -> float:
 
 
 def _cost(study: Study) -> Cost:
-    """Price a run with the fewest records that there may be."""
+    """Price a run with the minimum of records."""
     layouts = evaluation_layouts(study, study.K * study.study.min_records)
     return price_of_sums(study, [1, *(layout.count for layout in layouts)])
 
@@ -97,7 +97,7 @@ _ENTRY = Protocol(
     party=roles.party,
     charlie=roles.charlie,
     parameters=roles.Parameters,
-    section="# The model: 'masquerade evaluate STUDY --model MODEL' fills this in.\nweights = []\n",
+    section="# The model: 'masquerade study new --like STUDY --measure MODEL' fills this in.\nweights = []\n",
     stages=("keys", "evaluation"),
     check=roles.check,
     statement=statement,

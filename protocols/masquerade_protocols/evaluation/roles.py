@@ -1,6 +1,6 @@
 """evaluation: how good a model that exists is on the parties' records. It learns nothing, and it is a release.
 
-The study holds the model: its weights stand in ``[protocol]``, so everybody approves of them. For K parties::
+The study holds the model: its weights stand in ``[protocol]``, so everybody approves them. For K parties::
 
     party P_k                                                           Charlie
       | draw a share of noise for each number                             |
@@ -89,7 +89,7 @@ def check(study: Study) -> None:
         raise BadInput(
             f"[protocol] weights has {len(chosen.weights)} numbers and offset {len(chosen.offset)}, but the study's "
             f"records and classes need {wanted} weights, and {study.outputs} or none as offset",
-            "make the study with 'masquerade evaluate', which takes columns and weights from one model.json",
+            "make the study with 'masquerade study new --measure MODEL', which takes columns and weights from one file",
         )
     if study.multiclass and (chosen.threshold or chosen.choose is not None):
         raise BadInput("[protocol] has a threshold, but the label has named classes", "leave threshold and choose out")

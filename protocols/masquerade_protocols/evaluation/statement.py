@@ -3,8 +3,8 @@
 from masquerade_core.privacy.statement import ALL_FOLLOW, Claim
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.evaluation import noise_of
+from masquerade_protocols.blocks.masked_sum import whose_noise
 from masquerade_protocols.blocks.noisy_sums import Observed, noisy_views
-from masquerade_protocols.blocks.survivors import whose_noise
 
 __all__ = ["statement"]
 

@@ -8,8 +8,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.input_noise import FRACTION_BITS
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_delta, copies_epsilon, proven_alpha
 from masquerade_core.study import Study
-from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.slots import check_slots
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 
 __all__ = ["RADIUS_BITS", "Parameters", "alpha_of", "check", "cost", "layout", "parameters_of"]
 

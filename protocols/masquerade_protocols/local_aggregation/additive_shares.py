@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.model import Shares
+from masquerade_core.saved_model import Shares
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import numbers, pack_numbers

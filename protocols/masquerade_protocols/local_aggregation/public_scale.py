@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from masquerade_core.data.records import Records
-from masquerade_core.model import Model, Shares
+from masquerade_core.model import Model
+from masquerade_core.saved_model import Shares
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.coin_toss import coin_toss

@@ -18,8 +18,7 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_tail_bound
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian_tail_bound
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.descent import TAIL_BITS
-from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.slots import check_slots
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 
 __all__ = [
     "FRACTION_BITS",

@@ -12,8 +12,7 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.study import Study
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_protocols.blocks.descent import TAIL_BITS
-from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.slots import check_slots
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 
 __all__ = ["COUNT_BITS", "Parameters", "check", "grid_of", "layout", "noise_of", "parameters_of"]
 

@@ -3,8 +3,8 @@
 from masquerade_core.privacy.statement import ALL_FOLLOW, Claim
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.masked_sum import whose_noise
 from masquerade_protocols.blocks.noisy_sums import Observed, noisy_views
-from masquerade_protocols.blocks.survivors import whose_noise
 from masquerade_protocols.summary.public import grid_of, noise_of
 
 __all__ = ["statement"]

@@ -20,8 +20,7 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.samplers.l2_laplace import l2_tail_bound
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study, as_fraction
 from masquerade_core.wire.codec import numbers, pack_numbers
-from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.slots import WIDEST, check_slots
+from masquerade_protocols.blocks.layouts import WIDEST, Layout, check_slots, layout_of
 
 __all__ = [
     "FRACTION_BITS",

@@ -36,7 +36,7 @@ _COLLUSION = """
 {collusion}
 
 Parties that side with Charlie can take their own classifiers off the sum. If all parties but you side with him, he has
-your classifier. What is proved counts on no noise but your own.
+your classifier. What is proved rests on no noise but your own.
 
 {lies} A contribution that is dropped, doubled or from another run ends the run. Nobody notices a party that lies about
 its records.

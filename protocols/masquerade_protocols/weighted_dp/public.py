@@ -16,7 +16,7 @@ from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian_tail_bound
 from masquerade_core.study import Study, as_fraction
 from masquerade_protocols.blocks.descent import check_steps
-from masquerade_protocols.blocks.layouts import Layout, layout_of
+from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 from masquerade_protocols.blocks.local_descent import (
     UNIT,
     DescentParameters,
@@ -24,7 +24,6 @@ from masquerade_protocols.blocks.local_descent import (
     paper_sigma,
     proven_noise,
 )
-from masquerade_protocols.blocks.slots import check_slots
 
 __all__ = ["Parameters", "Plan", "check", "layout", "noise_of", "parameters_of", "plan", "shown", "smallest_part"]
 

@@ -3,14 +3,16 @@
 import atexit
 import gc
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from masquerade.cli import budget, data, keys, site, study
 from masquerade.cli.approve import approve
-from masquerade.cli.audit import audit
 from masquerade.cli.blame import blame
 from masquerade.cli.bounds import bounds
 from masquerade.cli.demo import demo
@@ -20,21 +22,44 @@ from masquerade.cli.export import export
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 from masquerade.cli.predict import predict
 from masquerade.cli.report import report
-from masquerade.cli.reproduce import reproduce
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
 from masquerade.cli.verify import verify
 from masquerade_host.levels import was_logged
 
-__all__ = ["app", "main", "run"]
+__all__ = ["RESEARCH", "app", "main", "run"]
 
 _COUNTING = frozenset({"study", "statement", "bounds", "approve", "budget", "curator", "party"})
 """The commands that count privacy before they load anything large."""
 
 _INTERRUPTED = 130  # typer returns it after Ctrl-C
 
+_LABORATORY = "masquerade_lab.commands"
+"""Where the commands of the laboratory are. No module of this floor or of one below imports the laboratory."""
+
+
+class _Commands(TyperGroup):
+    """The commands here and, where somebody asks for another or for all, those of the laboratory.
+
+    A party, Charlie and ``predict`` load nothing of the laboratory: each asks for a command that is here.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._add_laboratory()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            self._add_laboratory()
+        return super().get_command(ctx, cmd_name)
+
+    def _add_laboratory(self) -> None:
+        self.commands.update(get_group(import_module(_LABORATORY).app).commands)
+
+
 app = typer.Typer(
     name="masquerade",
+    cls=_Commands,
     help="Several data owners and an untrusted curator, Charlie, learn one classifier together. Nobody sees anybody "
     "else's records.",
     epilog="Begin with: masquerade demo",
@@ -42,21 +67,36 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.add_typer(keys.app, name="keys")
-app.add_typer(study.app, name="study")
-app.add_typer(budget.app, name="budget")
-app.add_typer(data.app, name="data")
-app.add_typer(site.app, name="site")
-app.command()(study.statement)
-app.command()(bounds)
-_COMMANDS = (
-    *(approve, curator, party, simulate),
-    *(predict, export, evaluate, report, verify, blame),
-    *(doctor, reproduce, audit),
+_TRY, _SITE, _COORDINATOR = "To try it", "For a site that holds records", "For the coordinator of a study"
+_AFTERWARDS, RESEARCH = "After a run", "For research"
+_COMMANDS: tuple[tuple[str, str, Callable[..., Any] | typer.Typer], ...] = (
+    (_TRY, "demo", demo),
+    (_SITE, "keys", keys.app),
+    (_SITE, "data", data.app),
+    (_SITE, "doctor", doctor),
+    (_SITE, "approve", approve),
+    (_SITE, "party", party),
+    (_SITE, "site", site.app),
+    (_SITE, "budget", budget.app),
+    (_COORDINATOR, "study", study.app),
+    (_COORDINATOR, "statement", study.statement),
+    (_COORDINATOR, "bounds", bounds),
+    (_COORDINATOR, "curator", curator),
+    (_AFTERWARDS, "predict", predict),
+    (_AFTERWARDS, "report", report),
+    (_AFTERWARDS, "verify", verify),
+    (_AFTERWARDS, "blame", blame),
+    (_AFTERWARDS, "export", export),
+    (RESEARCH, "simulate", simulate),
 )
-for _command in _COMMANDS:
-    app.command()(_command)
+"""Every command of this floor under who uses it, as ``masquerade --help`` lists them."""
+
+for _panel, _name, _command in _COMMANDS:
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name, rich_help_panel=_panel)
+    else:
+        app.command(_name, rich_help_panel=_panel)(_command)
+app.command(hidden=True)(evaluate)  # what `study new --measure` was called before
 
 
 def _version(wanted: bool) -> None:

@@ -6,37 +6,10 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade.cli.study import StudyArgument
+from masquerade_host.options import StateOption, StudyArgument
+from masquerade_party.options import PopulationOption, StreamOption
 
-__all__ = ["PopulationOption", "StateOption", "StreamOption", "approve"]
-
-StateOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--state",
-        help="The folder with this machine's privacy budget, policy and approvals. If not given, "
-        "$XDG_STATE_HOME/masquerade or ~/.local/state/masquerade.",
-        show_default=False,
-    ),
-]
-PopulationOption = Annotated[
-    str | None,
-    typer.Option(
-        "--population",
-        help="The people whose records these are: on their budget the study counts. If not given, that of the site's "
-        "policy, of these records so far, or 'default'.",
-        show_default=False,
-    ),
-]
-
-StreamOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--stream",
-        help="A folder on a disk: keep the records there, in a scratch file without a name, and not in memory.",
-        show_default=False,
-    ),
-]
+__all__ = ["approve"]
 
 
 def approve(
@@ -71,7 +44,7 @@ def approve(
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Approve of a study: read it in plain words, say yes, and reserve its budget. Nothing is sent."""
+    """Approve a study: read it in plain words, say yes, and reserve its budget. Nothing is sent."""
     from masquerade_party import approve as ask_and_record
 
     del output_format
@@ -89,7 +62,7 @@ def approve(
     given = done.approval
     budget = "its budget is reserved" if done.reserved else "its budget is reserved when the run begins"
     return Outcome(
-        f"{given.who} approved of study {given.study!r} for {given.participant}; {budget}",
+        f"{given.who} approved study {given.study!r} for {given.participant}; {budget}",
         {
             **given.model_dump(),
             "fingerprint": done.study.fingerprint(),

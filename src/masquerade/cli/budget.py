@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from masquerade.cli.approve import StateOption
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade.cli.study import StudyArgument
+from masquerade_host.options import StateOption, StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_host.ledger import Account, Ledger
@@ -129,9 +128,9 @@ def release(
     study: StudyArgument, party: _Party = None, state: StateOption = None, output_format: FormatOption = Format.TEXT
 ) -> Outcome:
     """Give up a study that will not run: what it debited stays, and the rest of its reservation is free again."""
-    from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.errors import BadInput
     from masquerade_core.study import Study
+    from masquerade_core.study_files import read_study_text
 
     del output_format
     loaded, ledger = Study.parse(read_study_text(study), str(study)), _open(state)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade.cli.study import StudyArgument
 from masquerade_core.words import counted
+from masquerade_host.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.data.examining import Examined
@@ -32,9 +32,9 @@ def check(study: StudyArgument, file: _Records, output_format: FormatOption = Fo
 
     Faults are counted by column and kind, with the first three lines of each.
     """
-    from masquerade_core.data.auxiliary import load_study
     from masquerade_core.data.examining import examine
-    from masquerade_core.data.loading import POINTS
+    from masquerade_core.data.loaders import POINTS
+    from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
     del output_format
@@ -76,8 +76,8 @@ def clean(
     The copy has the study's columns. A record that no rule mends is left out.
     """
     from masquerade.cleaning import clean
-    from masquerade_core.data.auxiliary import load_study
-    from masquerade_core.data.loading import POINTS
+    from masquerade_core.data.loaders import POINTS
+    from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
     del output_format

@@ -176,8 +176,8 @@ def demo(
 
 def _study(path: Path | None) -> "Study | None":
     from masquerade.draft import with_some_keys
-    from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.study import Study
+    from masquerade_core.study_files import read_study_text
 
     # A demonstration makes keys of its own, so a draft without keys will do.
     return None if path is None else Study.parse(with_some_keys(read_study_text(path)), str(path), in_memory=True)

@@ -6,21 +6,9 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade.cli.study import StudyArgument
+from masquerade_host.options import ProxyOption, StudyArgument
 
-__all__ = ["ProxyOption", "doctor"]
-
-ProxyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--proxy",
-        envvar="MASQUERADE_PROXY",
-        show_envvar=True,
-        show_default=False,
-        help="The way out of your network: http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before HOST if "
-        "needed (better in the variable: other users see command lines). HTTPS_PROXY and the like are not read.",
-    ),
-]
+__all__ = ["doctor"]
 
 _STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 
@@ -79,8 +67,8 @@ def doctor(
 
 def _listen(study_file: Path, key: Path | None, at: str | None) -> Outcome:
     """Be Charlie's listener, for sites that try their way to it."""
-    from masquerade_core.data.auxiliary import load_study
     from masquerade_core.errors import BadInput
+    from masquerade_core.study_files import load_study
     from masquerade_core.words import listed
     from masquerade_host.keyfiles import load_keys
     from masquerade_host.process import harden

@@ -1,4 +1,4 @@
-"""``masquerade evaluate``: make the study that measures a model that exists."""
+"""The study that measures a model that exists: ``masquerade study new --measure``, once ``masquerade evaluate``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,14 +6,13 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade.cli.study import StudyArgument
 from masquerade_core.words import DELTA
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "measure"]
 
 
 def evaluate(
-    study: StudyArgument,
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.", show_default=False)],
     model: Annotated[Path, typer.Option(help="The model.json of a run.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write. It must not exist.")],
     epsilon: Annotated[
@@ -27,16 +26,40 @@ def evaluate(
     ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Write the study that measures MODEL on the records of STUDY's parties. It is a release, and has its own cost."""
+    """Write the study that measures MODEL on the records of STUDY's parties, as 'study new --measure' does."""
+    del output_format
+    return measure(study, model, output, epsilon, delta, threshold)
+
+
+def measure(
+    study: Path, model: Path, output: Path, epsilon: float | None, delta: float | None, threshold: str | None
+) -> Outcome:
+    """Write the study that measures a model on the records of another study's parties.
+
+    Parameters
+    ----------
+    study, model : Path
+        The other study, and the model.json of a run.
+    output : Path
+        The file to write.
+    epsilon, delta : float or None
+        The new study's privacy target; the other study's if None.
+    threshold : str or None
+        The rule by which a threshold is chosen: youden, f1, or a share of positive answers.
+
+    Raises
+    ------
+    BadInput
+        A file cannot be read or written, or there is one already.
+    """
     from masquerade.measuring import measuring_study
     from masquerade.prediction import load_model
     from masquerade.report import heading, paragraphs, program
-    from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.errors import BadInput
     from masquerade_core.study import Study
+    from masquerade_core.study_files import read_study_text
     from masquerade_protocols import entry_of
 
-    del output_format
     template = Study.parse(read_study_text(study), str(study), in_memory=True)
     rule = _rule(threshold)
     made = measuring_study(template, load_model(model), epsilon=epsilon, delta=delta, threshold=rule)

@@ -31,7 +31,7 @@ def new(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Make a participant's keys. The public half goes to stdout."""
-    from masquerade_host.keyfiles import make_keys
+    from masquerade_host.new_keys import make_keys
     from masquerade_host.passphrases import new_passphrase
 
     del output_format
@@ -63,7 +63,7 @@ def rotate(
     """Replace keys by new ones. The old file stays beside them; the account of the privacy budget goes on."""
     from dataclasses import replace
 
-    from masquerade_host.keyfiles import rotate_keys
+    from masquerade_host.new_keys import rotate_keys
     from masquerade_host.passphrases import new_passphrase
 
     del output_format

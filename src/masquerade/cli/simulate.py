@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade.cli.study import StudyArgument
+from masquerade_host.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.data.schema import Dataset
@@ -42,8 +42,8 @@ def simulate(
     from masquerade.simulation import WATERMARK
     from masquerade.simulation import simulate as simulated
     from masquerade.statistics import statistics_report
-    from masquerade_core.data.auxiliary import load_study
     from masquerade_core.data.loading import load_csv
+    from masquerade_core.study_files import load_study
 
     del output_format
     loaded, auxiliary = load_study(study, in_memory=True)

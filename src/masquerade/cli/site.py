@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Serve many studies: run what comes into an inbox, once it is allowed, approved of and paid for."
-)
+app = typer.Typer(help="Serve many studies: run what comes into an inbox, once it is allowed, approved and paid for.")
 
 _Folder = Annotated[
     Path | None,
@@ -30,7 +28,7 @@ def site(
     folder: _Folder = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome | None:
-    """Serve many studies: run what comes into an inbox, once it is allowed, approved of and paid for.
+    """Serve many studies: run what comes into an inbox, once it is allowed, approved and paid for.
 
     It goes on until SIGTERM or Ctrl-C. Then runs are stopped as by a power cut, and go on at the next start.
     """

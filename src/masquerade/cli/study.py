@@ -10,17 +10,16 @@ from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.report import AuditOption, PictureOption, audit_of, written
 from masquerade.cli.study_new import new
 from masquerade_core.words import counted
+from masquerade_host.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
 
-__all__ = ["StudyArgument", "app", "parsed", "statement"]
+__all__ = ["app", "parsed", "statement"]
 
 app = typer.Typer(help="Write, check, explain and compare studies: the files that all participants agree on.")
 
 app.command()(new)
-
-StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file.", show_default=False)]
 
 
 class ShownAs(StrEnum):
@@ -36,7 +35,7 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
     """Check a study file, say what is wrong with it, and what can be expected of the model."""
     from rich.text import Text
 
-    from masquerade_core.data.auxiliary import load_study
+    from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
     del output_format
@@ -160,7 +159,7 @@ def diff(
             "new": after.fingerprint(),
             "changes": [change.to_json() for change in found],
         },
-        hint=f"nobody has approved of the new study yet: masquerade approve {new}" if found else "",
+        hint=f"the new study has not been approved yet: masquerade approve {new}" if found else "",
         shown=diff_shown(before, after, found),
     )
 
@@ -190,8 +189,8 @@ def parsed(path: Path) -> "Study":
     BadInput
         There is no such file, or it holds no study.
     """
-    from masquerade_core.data.auxiliary import read_study_text
     from masquerade_core.study import Study
+    from masquerade_core.study_files import read_study_text
 
     return Study.parse(read_study_text(path), str(path), in_memory=True)
 

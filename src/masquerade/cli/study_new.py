@@ -1,7 +1,7 @@
 """``masquerade study new``: write the draft of a study."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,6 +47,24 @@ def new(
         typer.Option(
             help="Another study. The new one has its columns, label, parties' names and settings, but for the options "
             "given here, and a nonce and keys of its own.",
+            show_default=False,
+        ),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            "--measure",
+            metavar="MODEL",
+            help="With --like: measure the model of this model.json on the other study's parties' records. It is a "
+            "release, and has its own cost. Only --epsilon, --delta and --threshold go with it.",
+            show_default=False,
+        ),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            help="With --measure: choose a threshold for the model: youden, f1, or the share of positive answers, as "
+            "in 0.1.",
             show_default=False,
         ),
     ] = None,
@@ -212,7 +230,7 @@ def new(
         typer.Option(
             "--double-masks",
             help="With --min-survivors: make no sum again, but remove the masks of whoever falls silent. This is for "
-            "some 200 parties or more.",
+            "studies with few sums or many parties.",
         ),
     ] = False,
     patience: Annotated[
@@ -228,6 +246,9 @@ def new(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Write the draft of a study: a commented file, with placeholders for keys that are not given."""
+    given = {**locals()}
+    if measured is not None or threshold is not None:
+        return _measuring(given)
     from masquerade.drafting import ColumnOptions, draft_of, left_open, parse_setting, placed
     from masquerade.losing import dropout_options
     from masquerade_core.identity import PublicKeys
@@ -279,3 +300,25 @@ def new(
         + ("fill in the ranges, " if draft.unranged else "")
         + f"read the file through, then run: masquerade study check {output}",
     )
+
+
+def _measuring(given: dict[str, Any]) -> Outcome:
+    """Write the study that measures a model; refuse options that have no meaning for it."""
+    from masquerade.cli.evaluate import measure
+    from masquerade_core.errors import BadInput
+
+    wanted = {name: given.pop(name) for name in ("like", "measured", "output", "epsilon", "delta", "threshold")}
+    if wanted["measured"] is None or wanted["like"] is None:
+        missing = "--like" if wanted["like"] is None else "--measure"
+        raise BadInput(
+            f"{missing} is not given",
+            "name the study that made the model with --like, and its model.json with --measure",
+        )
+    others = [name for name, value in given.items() if value and name != "output_format"]
+    if others:
+        option = others[0].replace("_", "-")
+        raise BadInput(
+            f"--measure takes columns, parties and settings from --like, and '{option}' was given as well",
+            "leave it out; --epsilon, --delta and --threshold may be given",
+        )
+    return measure(*wanted.values())

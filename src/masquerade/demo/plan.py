@@ -11,12 +11,13 @@ from typing import Any
 from masquerade.datasets import Cohort
 from masquerade.draft import Draft, auxiliary_file, throwaway_key
 from masquerade.drafting import run_settings
-from masquerade_core.data.auxiliary import Auxiliary, load_study
+from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import SHORT_NAMES
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study_files import load_study
 from masquerade_core.words import counted, listed
-from masquerade_host.keyfiles import make_keys
+from masquerade_host.new_keys import make_keys
 from masquerade_host.state import private_folder
 from masquerade_protocols import PROTOCOLS, entry_named, protocol_of
 

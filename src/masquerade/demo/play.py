@@ -16,6 +16,8 @@ from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import MasqueradeError, RunFailed
 from masquerade_core.learning.classifiers import named
 from masquerade_core.study import CHARLIE
+from masquerade_curator.options import CuratorOptions
+from masquerade_party.options import PartyOptions
 
 __all__ = ["Played", "play", "play_in_memory"]
 
@@ -84,18 +86,18 @@ def play(plan: Plan, view: View) -> Played:
 
 
 def _start(plan: Plan, participants: Participants) -> None:
-    def common(who: str) -> list[str]:
-        return [str(plan.study_file), "--key", str(plan.key_file(who)), "--out", str(plan.home(who)), "--progress=json"]
+    def common(who: str) -> dict[str, Any]:
+        state = plan.state_folder(who)
+        return {"study": plan.study_file, "key": plan.key_file(who), "out": plan.home(who), "state": state}
 
-    his = ["--test", str(plan.test_file), "--state", str(plan.state_folder(CHARLIE))]
-    participants.start(CHARLIE, "masquerade_curator", [*common(CHARLIE), *his])
+    charlie = CuratorOptions(**common(CHARLIE), test=plan.test_file)
+    participants.start(CHARLIE, "masquerade_curator", [*charlie.words(), "--progress=json"])
     chosen = classifiers(plan.study)
     for name in plan.study.names:
-        own = ["--classifier", chosen[name]] if name in chosen else []
-        state = plan.state_folder(name)
+        state, data = plan.state_folder(name), str(plan.data_file(name))
         stand_in(plan.study, plan.study_file, plan.key_file(name), plan.data_file(name), state, "the demonstration")
-        records = ["--data", str(plan.data_file(name)), "--approved", "--state", str(state)]
-        participants.start(name, "masquerade_party", [*common(name), *records, *own])
+        party = PartyOptions(**common(name), data=data, approved=True, classifier=chosen.get(name))
+        participants.start(name, "masquerade_party", [*party.words(), "--progress=json"])
 
 
 def _watch(participants: Participants, view: View) -> None:

@@ -28,7 +28,7 @@ def tuned_answers(records: Dataset, X: NDArray[np.float64]) -> NDArray[np.float6
     best C changes little with the number of records, since it weighs the sum of their losses. Where a label is too rare
     for folds, C is 1. Where all records have the same label, that label is the answer to everything.
     """
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  takes a second to import
+    from sklearn.linear_model import LogisticRegression
 
     if len(np.unique(records.y)) == 1:
         return np.full(len(X), records.y[0])
@@ -41,7 +41,7 @@ def tuned_answers(records: Dataset, X: NDArray[np.float64]) -> NDArray[np.float6
 
 def _chosen(records: Dataset) -> float:
     """Return the C with the smallest log loss on records that were not fitted."""
-    from sklearn.linear_model import LogisticRegressionCV  # noqa: PLC0415
+    from sklearn.linear_model import LogisticRegressionCV
 
     some = shuffled(len(records.y))[:_MOST]
     X, y = records.X[some], records.y[some]

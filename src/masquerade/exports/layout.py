@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.schema import MISSING_LEVEL, MISSING_WORDS, Encoder
-from masquerade_core.model import SavedModel
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature
 
 __all__ = ["Layout", "aliases", "answer_names", "weight_rows"]

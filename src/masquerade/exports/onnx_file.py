@@ -17,7 +17,7 @@ from masquerade.exports.layout import Layout, aliases, answer_names, weight_rows
 from masquerade.exports.provenance import ATTRIBUTE, Provenance
 from masquerade_core import __version__
 from masquerade_core.learning.losses import LOGISTIC
-from masquerade_core.model import SavedModel
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature
 
 __all__ = ["OFFSET", "WEIGHTS", "to_onnx"]

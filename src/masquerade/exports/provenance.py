@@ -17,7 +17,7 @@ from masquerade_core.bounded import json_of
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOSSES
-from masquerade_core.model import SavedModel
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Label
 
 __all__ = ["ATTRIBUTE", "KIND", "Provenance"]

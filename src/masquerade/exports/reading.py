@@ -21,7 +21,8 @@ from masquerade.exports.skops_file import coordinates_of
 from masquerade_core.bounded import read_bytes
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
-from masquerade_core.model import SavedModel, scores_of
+from masquerade_core.model import scores_of
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature
 
 __all__ = ["read_onnx", "read_skops"]

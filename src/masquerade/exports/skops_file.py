@@ -24,7 +24,7 @@ from masquerade.exports.extras import skops_package
 from masquerade.exports.layout import Layout, aliases, answer_names, weight_rows
 from masquerade.exports.provenance import ATTRIBUTE, Provenance
 from masquerade_core.learning.losses import LOGISTIC
-from masquerade_core.model import SavedModel
+from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature
 
 __all__ = ["coordinates_of", "pipeline_of", "to_skops"]
@@ -46,7 +46,7 @@ def to_skops(model: SavedModel, provenance: Provenance) -> bytes:
 
 def pipeline_of(model: SavedModel, provenance: Provenance) -> Any:
     """Return a model as a fitted pipeline of scikit-learn's classes; its ``masquerade_`` is the provenance."""
-    from sklearn.pipeline import Pipeline  # noqa: PLC0415  a second's import, which 'predict' of a model.json spares
+    from sklearn.pipeline import Pipeline
 
     layout = Layout(model.encoder)
     steps: list[tuple[str, Any]] = [("columns", _selection(layout)), ("encoding", _encoding(layout))]
@@ -87,7 +87,7 @@ def _columns_of(layout: Layout) -> list[int]:
 
 def _selection(layout: Layout) -> Any:
     """Return a step that makes an array of a data frame's columns, which it finds by name; an array stays as it is."""
-    from sklearn.compose import ColumnTransformer  # noqa: PLC0415  see pipeline_of
+    from sklearn.compose import ColumnTransformer
 
     names = layout.encoder.columns
     made = ColumnTransformer([("columns", "passthrough", list(range(len(names))))])
@@ -107,7 +107,7 @@ def coordinates_of(layout: Layout) -> list[int]:
 
 def _encoding(layout: Layout) -> Any:
     """Return the step that makes coordinates of cells."""
-    from sklearn.compose import ColumnTransformer  # noqa: PLC0415  see pipeline_of
+    from sklearn.compose import ColumnTransformer
 
     makers = {"numbers": _numbers, "bins": _bins, "levels": _levels}
     branches = [
@@ -127,14 +127,14 @@ def _encoding(layout: Layout) -> Any:
 
 
 def _pipeline(*steps: tuple[str, Any]) -> Any:
-    from sklearn.pipeline import Pipeline  # noqa: PLC0415  see pipeline_of
+    from sklearn.pipeline import Pipeline
 
     return Pipeline(list(steps))
 
 
 def _filling(layout: Layout, columns: list[Feature]) -> list[tuple[str, Any]]:
     """Return a step in which a missing number becomes the public value; a later step refuses one that has none."""
-    from sklearn.compose import ColumnTransformer  # noqa: PLC0415  see pipeline_of
+    from sklearn.compose import ColumnTransformer
 
     fills = [not layout.refuses or f.missing is not None for f in columns]
     fillers = np.array([[float(f.filler) for f in columns]])
@@ -155,21 +155,21 @@ def _filling(layout: Layout, columns: list[Feature]) -> list[tuple[str, Any]]:
 
 def _filler(values: _Array) -> Any:
     """Return a step that puts a value, of its own for each column, in the place of NaN: that of the only neighbour."""
-    from sklearn.impute import KNNImputer  # noqa: PLC0415  see pipeline_of
+    from sklearn.impute import KNNImputer
 
     return KNNImputer(n_neighbors=1).fit(values)
 
 
 def _number(example: _Array) -> Any:
     """Return a step that changes no number, but makes numbers of texts."""
-    from sklearn.preprocessing import MaxAbsScaler  # noqa: PLC0415  see pipeline_of
+    from sklearn.preprocessing import MaxAbsScaler
 
     return MaxAbsScaler().fit(np.ones_like(example))
 
 
 def _share(columns: list[Feature]) -> tuple[str, Any]:
     """Return a step that takes [min, max] to [0, 1]."""
-    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415  see pipeline_of
+    from sklearn.preprocessing import StandardScaler
 
     low, high = (np.array([getattr(f, end) for f in columns], dtype=np.float64) for end in ("min", "max"))
     step = StandardScaler().fit(np.array([low, high]))
@@ -178,7 +178,7 @@ def _share(columns: list[Feature]) -> tuple[str, Any]:
 
 
 def _numbers(layout: Layout, columns: list[Feature]) -> Any:
-    from sklearn.preprocessing import MinMaxScaler  # noqa: PLC0415  see pipeline_of
+    from sklearn.preprocessing import MinMaxScaler
 
     ends = np.array([[0.0], [1.0]]).repeat(len(columns), axis=1)
     scaled = MinMaxScaler(feature_range=(-1, 1), clip=True).fit(ends)
@@ -186,7 +186,7 @@ def _numbers(layout: Layout, columns: list[Feature]) -> Any:
 
 
 def _bins(layout: Layout, columns: list[Feature]) -> Any:
-    from sklearn.preprocessing import KBinsDiscretizer  # noqa: PLC0415  see pipeline_of
+    from sklearn.preprocessing import KBinsDiscretizer
 
     ends = np.array([[0.0], [1.0]]).repeat(len(columns), axis=1)
     counts = [len(f.edges or ()) + 1 for f in columns]
@@ -200,7 +200,7 @@ def _bins(layout: Layout, columns: list[Feature]) -> Any:
 
 
 def _levels(layout: Layout, columns: list[Feature]) -> Any:
-    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder  # noqa: PLC0415  see pipeline_of
+    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
     known = [np.array([*(f.levels or ()), *_also(layout, f)], dtype=object) for f in columns]
     example = np.array([[texts[0] for texts in known]], dtype=object)
@@ -225,8 +225,8 @@ def _also(layout: Layout, f: Feature) -> dict[Any, int]:
 
 def _checks(layout: Layout) -> Any:
     """Return steps that raise ValueError for a number out of bounds, and give zeros for all others."""
-    from sklearn.pipeline import FeatureUnion  # noqa: PLC0415  see pipeline_of
-    from sklearn.preprocessing import Binarizer, OrdinalEncoder  # noqa: PLC0415  see pipeline_of
+    from sklearn.pipeline import FeatureUnion
+    from sklearn.preprocessing import Binarizer, OrdinalEncoder
 
     columns = [layout.encoder.features[i] for i in layout.bounded]
     zeros = np.zeros((1, len(columns)))
@@ -251,9 +251,9 @@ def _length(layout: Layout, width: int) -> list[tuple[str, Any]]:
     A record that is always longer than 1 is divided by its length. Any other is divided by the largest of its
     coordinates, its length and 1, which is as much as max(1, length).
     """
-    from sklearn.cluster import KMeans  # noqa: PLC0415  see pipeline_of
-    from sklearn.pipeline import FeatureUnion  # noqa: PLC0415  see pipeline_of
-    from sklearn.preprocessing import Normalizer, PolynomialFeatures  # noqa: PLC0415  see pipeline_of
+    from sklearn.cluster import KMeans
+    from sklearn.pipeline import FeatureUnion
+    from sklearn.preprocessing import Normalizer, PolynomialFeatures
 
     zeros = np.zeros((1, width))
     constant = PolynomialFeatures(degree=1).fit(zeros)
@@ -268,9 +268,9 @@ def _length(layout: Layout, width: int) -> list[tuple[str, Any]]:
 
 def _classifier(model: SavedModel, weights: _Array) -> Any:
     """Return a fitted linear classifier that has these weights."""
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  see pipeline_of
-    from sklearn.model_selection import FixedThresholdClassifier  # noqa: PLC0415  see pipeline_of
-    from sklearn.svm import LinearSVC  # noqa: PLC0415  see pipeline_of
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import FixedThresholdClassifier
+    from sklearn.svm import LinearSVC
 
     names = np.array(answer_names(model))
     offset = np.array(model.offset or np.zeros(len(weights)))

@@ -271,11 +271,11 @@ def _agreed(run: Run) -> list[str]:
     if approval:
         who = str(approval.get("who", "?"))
         said.append(
-            f"{who[:1].upper()}{who[1:]} approved of this study for {approval.get('participant', '?')} on "
+            f"{who[:1].upper()}{who[1:]} approved this study for {approval.get('participant', '?')} on "
             f"{minute(approval.get('when', ''))}."
         )
     elif run.participant == CHARLIE:
-        said.append("Each party’s own report names the person who approved of the study there.")
+        said.append("Each party’s own report names the person who approved the study there.")
     if run.took_part:
         K = int(run.result["parties"])
         everybody = f"All {K}" if len(run.took_part) == K else f"{len(run.took_part)} of {K}"

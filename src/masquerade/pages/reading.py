@@ -8,7 +8,7 @@ from typing import Any
 from masquerade_core import __version__
 from masquerade_core.bounded import MOST_OF_A_RUN, json_of, read_bytes
 from masquerade_core.errors import BadInput
-from masquerade_core.model import SavedModel, model_from_json
+from masquerade_core.saved_model import SavedModel, model_from_json
 from masquerade_core.study import Study
 from masquerade_host.run_files import APPROVAL, LEDGER, RESULT, STUDY
 from masquerade_host.transcript import TRANSCRIPT, Transcript, read_transcript

@@ -32,7 +32,7 @@ def require_jinja() -> None:
         It is not.
     """
     try:
-        import jinja2  # noqa: F401, PLC0415 - an extra: all other commands work without it
+        import jinja2  # noqa: F401 - an extra: all other commands work without it
     except ImportError as error:
         raise BadInput(
             "a page needs jinja2, which is not installed", "install it with 'pip install \"masquerade[report]\"'"
@@ -50,7 +50,7 @@ def render(template: str, context: Mapping[str, Any]) -> str:
         What the template shows. Each text in it is escaped.
     """
     require_jinja()
-    import jinja2  # noqa: PLC0415 - an extra: all other commands work without it
+    import jinja2
 
     environment = jinja2.Environment(
         autoescape=True, loader=jinja2.FunctionLoader(_source), undefined=jinja2.StrictUndefined

@@ -1,14 +1,19 @@
 """The primes of a Paillier key, and the product of small primes that no modulus may share a factor with."""
 
 import math
+from functools import cache
 
 import gmpy2
 
 from masquerade_core.rng import Rng
 
-__all__ = ["SMALL_PRIMES", "draw_primes"]
+__all__ = ["draw_primes", "small_primes"]
 
-SMALL_PRIMES = math.prod(p for p in range(3, 1 << 16) if gmpy2.is_prime(p))
+
+@cache
+def small_primes() -> int:
+    """Return the product of all odd primes below 2^16."""
+    return math.prod(p for p in range(3, 1 << 16) if gmpy2.is_prime(p))
 
 
 def draw_primes(rng: Rng, bits: int) -> tuple[int, int]:
@@ -22,7 +27,7 @@ def draw_primes(rng: Rng, bits: int) -> tuple[int, int]:
     def prime() -> int:
         while True:
             candidate = rng.bits(half) | (3 << (half - 2)) | 3
-            if gmpy2.gcd(candidate, SMALL_PRIMES) == 1 and gmpy2.is_prime(candidate, 40):
+            if gmpy2.gcd(candidate, small_primes()) == 1 and gmpy2.is_prime(candidate, 40):
                 return candidate
 
     p = prime()

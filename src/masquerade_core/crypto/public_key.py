@@ -11,7 +11,7 @@ import gmpy2
 from gmpy2 import mpz
 
 from masquerade_core.crypto.powers import FixedBase, powmods
-from masquerade_core.crypto.primes import SMALL_PRIMES
+from masquerade_core.crypto.primes import small_primes
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 
@@ -64,7 +64,7 @@ class PublicKey:
         sound = (
             n.bit_length() == bits
             and n % 2 == 1
-            and gmpy2.gcd(n, SMALL_PRIMES) == 1
+            and gmpy2.gcd(n, small_primes()) == 1
             and not gmpy2.is_strong_prp(n, 2)  # as every prime is, and no product of two random ones
             and not gmpy2.is_power(n)
         )

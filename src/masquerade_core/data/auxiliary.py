@@ -8,16 +8,15 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from masquerade_core.bounded import opened, read_text
+from masquerade_core.bounded import opened
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder, check_unit_ball
 from masquerade_core.errors import BadInput
 from masquerade_core.study import AuxiliaryFile, Study, check_section
 from masquerade_core.words import counted
 
-__all__ = ["Auxiliary", "check_auxiliary", "load_study", "read_study_text"]
+__all__ = ["Auxiliary", "check_auxiliary", "load_auxiliary"]
 
-_MOST_BYTES = 4 << 20
 _MOST_RECORDS = 1 << 30
 
 
@@ -101,55 +100,22 @@ def _check_digest(digest: bytes, wanted: AuxiliaryFile) -> None:
         )
 
 
-def load_study(path: Path | str, *, in_memory: bool = False, links: bool = True) -> tuple[Study, Auxiliary | None]:
-    """Read a study's file, and the auxiliary records beside it where the study names any.
-
-    Parameters
-    ----------
-    path : path
-        A TOML file of at most 4 MB.
-    in_memory : bool
-        Allow key lengths, and a roster of one party, that only the in-memory table may use.
-    links : bool
-        Whether the files may be symbolic links.
-
-    Returns
-    -------
-    study : Study
-    auxiliary : Auxiliary or None
-        None where the study names no auxiliary records.
+def load_auxiliary(study: Study, folder: Path, *, links: bool = True) -> Auxiliary:
+    """Read the auxiliary records that a study names, from a folder.
 
     Raises
     ------
     BadInput
-        A file is missing, unreadable or not what it should be.
+        The file is missing, unreadable or not the one that the study names.
     """
-    study = Study.parse(read_study_text(path, links=links), str(path), in_memory=in_memory)
-    named = study.protocol.get("auxiliary")
-    if named is None:
-        return study, None
+    named = study.protocol["auxiliary"]
     check_section(AuxiliaryFile, named, "protocol.auxiliary")
     wanted = AuxiliaryFile.model_validate(named)
-    file = Path(path).parent / wanted.file
+    file = folder / wanted.file
     hint = "put the file that the study's [protocol.auxiliary] names beside the study"
     with opened(file, _MOST_RECORDS, "file of auxiliary records", hint, links=links) as content:
         digest = hashlib.file_digest(content, "sha256").digest()
     _check_digest(digest, wanted)  # before anything of it is parsed
     auxiliary = Auxiliary(load_records(file, Encoder.from_study(study)), digest)
     check_auxiliary(study, auxiliary)
-    return study, auxiliary
-
-
-def read_study_text(path: Path | str, *, links: bool = True) -> str:
-    """Return the text of a study's file, for :meth:`~masquerade_core.study.Study.parse`.
-
-    It serves those who only explain a study, or who make its auxiliary records. Who runs a study calls
-    :func:`load_study`.
-
-    Raises
-    ------
-    BadInput
-        The file is missing, no regular file, unreadable or too large to be a study.
-    """
-    hint = "name a study's file in TOML; 'masquerade study new' makes one"
-    return read_text(path, _MOST_BYTES, "study", hint, links=links)
+    return auxiliary

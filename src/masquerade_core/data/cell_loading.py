@@ -11,9 +11,9 @@ from masquerade_core.data.blocks import source_of
 from masquerade_core.data.cells import Cells, Counted, Grid
 from masquerade_core.data.faults import Faults
 from masquerade_core.data.groups import row_groups
-from masquerade_core.data.loading import Loader, check_size
+from masquerade_core.data.loaders import Loader
 from masquerade_core.data.queries import data_at
-from masquerade_core.data.records import ROWS
+from masquerade_core.data.records import ROWS, check_size
 from masquerade_core.data.scratch import Scratch
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.tables import TextTable, no_records, note_broken
@@ -36,6 +36,8 @@ class StreamedCells:
         The number of records.
     grid : Grid
     """
+
+    in_scratch = True
 
     def __init__(self, scratch: Scratch, n: int, grid: Grid) -> None:
         self.n, self.grid, self._scratch = n, grid, scratch

@@ -24,6 +24,7 @@ from masquerade_core.data.kinds import (
     kind_of_level,
     number_of,
 )
+from masquerade_core.data.records import Repaired
 from masquerade_core.data.texts import cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Feature
@@ -34,7 +35,6 @@ __all__ = [
     "Column",
     "EncodedColumn",
     "Levels",
-    "Repaired",
     "encode_column",
     "encode_whole",
     "is_allowed",
@@ -76,33 +76,6 @@ class Levels:
 
 WholeColumn = NDArray[np.float64] | Levels
 """A column that was read at once: numbers, NaN where a cell is missing; or texts."""
-
-
-@dataclass(frozen=True, repr=False)
-class Repaired:
-    """How many cells did not fit. These numbers are secret: they are for the data owner alone, and never leave.
-
-    Parameters
-    ----------
-    clamped : int
-        Numbers that were moved to a public bound.
-    filled : int
-        Cells that became the public ``missing`` value, level or class.
-    """
-
-    clamped: int = 0
-    filled: int = 0
-
-    def __add__(self, other: "Repaired") -> "Repaired":
-        """Count the cells of two columns, or of two tables."""
-        return Repaired(self.clamped + other.clamped, self.filled + other.filled)
-
-    def __bool__(self) -> bool:
-        """Return whether any cell did not fit."""
-        return bool(self.clamped or self.filled)
-
-    def __repr__(self) -> str:
-        return "<Repaired: secret>"
 
 
 def length_of(columns: Mapping[str, Column], names: Sequence[str]) -> int:

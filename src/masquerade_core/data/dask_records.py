@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.cells import Counted, Grid
 from masquerade_core.data.cluster import Cluster, tree
-from masquerade_core.data.columns import Repaired
 from masquerade_core.data.examining import examine
+from masquerade_core.data.files import PARQUET
 from masquerade_core.data.folders import open_folder
 from masquerade_core.data.labels import Labels
-from masquerade_core.data.loading import check_size
-from masquerade_core.data.parquet import PARQUET, ParquetFile
+from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.parts import (
     CountsOf,
     Facts,
@@ -38,7 +37,7 @@ from masquerade_core.data.parts import (
     sum_of,
 )
 from masquerade_core.data.queries import Query, data_at
-from masquerade_core.data.records import ROWS, OfBlock, Records, Whole, content_of
+from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, Whole, check_size, content_of
 from masquerade_core.data.schema import Encoder
 from masquerade_core.data.tasks import Task
 from masquerade_core.errors import BadInput, LocalProtocolError

@@ -11,7 +11,10 @@ from masquerade_core.data.faults import FaultyFile, Sign
 from masquerade_core.errors import BadInput
 from masquerade_core.words import listed
 
-__all__ = ["SAVE_AS_CSV", "columns_of", "find_columns", "loosely", "opened"]
+__all__ = ["PARQUET", "SAVE_AS_CSV", "columns_of", "find_columns", "loosely", "opened"]
+
+PARQUET = frozenset({".parquet", ".pq"})
+"""The endings of Parquet files."""
 
 SAVE_AS_CSV = "save the table as CSV in UTF-8"
 """What to do with a file of another kind."""

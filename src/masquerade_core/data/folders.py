@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.data.parquet import PARQUET, ParquetFile
+from masquerade_core.data.files import PARQUET
+from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.errors import BadInput
 
 __all__ = ["Folder", "open_folder"]

@@ -1,9 +1,19 @@
-"""Which records of one table belong to which party."""
+"""One table with the records of several parties, for a simulation."""
 
+from pathlib import Path
+
+import numpy as np
+
+from masquerade_core.data.faults import Faults
+from masquerade_core.data.labels import Labels
+from masquerade_core.data.records import check_size
+from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.data.sources import read_cells
 from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
+from masquerade_core.study import Study
 
-__all__ = ["row_groups"]
+__all__ = ["load_grouped", "row_groups"]
 
 
 def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
@@ -23,3 +33,37 @@ def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
             "write the name of the party that owns the record",
         )
     return groups
+
+
+def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
+    """Read one file with all parties' records, for a simulation: a data set for each value of ``column``.
+
+    Returns
+    -------
+    dict of str to Dataset
+        In the order in which the values first appear.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be used as it is.
+    RefusedLocally
+        A group has fewer records than the study's ``min_records``, or more than it allows.
+    """
+    encoder = Encoder.from_study(study)
+    wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
+    table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
+    groups = row_groups(table, column)
+    X, labels, faults = np.empty((len(table.numbers), encoder.d)), Labels(study), Faults(table.source, table.unit)
+    encoder.encode_into(X, table.columns, table.places(faults.source), faults)
+    labels.take(table, faults)
+    labels.note(faults)
+    faults.check()
+    y = labels.finish()
+    datasets = {}
+    for value, rows in groups.items():
+        source = f"{table.source}, where {column} is {value!r}"
+        dataset = Dataset(X[rows], y[rows], study.classes)
+        check_size(len(dataset.y), study, source)
+        datasets[value] = dataset
+    return datasets

@@ -6,38 +6,34 @@ show a cell or the number of records. Records of one class are read like all oth
 tell what its records say.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import Block, Source, source_of
+from masquerade_core.data.blocks import source_of
 from masquerade_core.data.faults import Faults
-from masquerade_core.data.groups import row_groups
 from masquerade_core.data.labels import Labels
 from masquerade_core.data.queries import data_at
-from masquerade_core.data.records import Records
+from masquerade_core.data.records import Records, check_size
 from masquerade_core.data.schema import Dataset, Encoder, Repaired
-from masquerade_core.data.sources import read_cells
-from masquerade_core.data.streamed import Room, Streamed
 from masquerade_core.data.tables import TextTable, no_records, note_broken
-from masquerade_core.errors import BadInput, RefusedLocally
+from masquerade_core.data.texts import Block, Source
+from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 
+if TYPE_CHECKING:
+    from masquerade_core.data.streamed import Room, Streamed
+
 __all__ = [
-    "POINTS",
-    "Loader",
     "Reading",
     "check_cells",
-    "check_size",
+    "check_points",
     "load_csv",
-    "load_grouped",
     "load_records",
     "records_of",
-    "row_groups",
     "stream_csv",
 ]
 
@@ -69,7 +65,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     return dataset
 
 
-def stream_csv(path: Path | str, study: Study, folder: Path | str) -> Streamed:
+def stream_csv(path: Path | str, study: Study, folder: Path | str) -> "Streamed":
     """Read one party's records and their labels into a scratch file in a folder; they are those of :func:`load_csv`.
 
     Raises
@@ -79,6 +75,8 @@ def stream_csv(path: Path | str, study: Study, folder: Path | str) -> Streamed:
     RefusedLocally
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
+    from masquerade_core.data.streamed import Room
+
     labels = Labels(study)
     with Room(folder) as room:
         _, repaired = _read(path, Encoder.from_study(study), labels, room)
@@ -98,40 +96,6 @@ def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
     return _read(path, encoder, None)[0]
 
 
-def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
-    """Read one file with all parties' records, for a simulation: a data set for each value of ``column``.
-
-    Returns
-    -------
-    dict of str to Dataset
-        In the order in which the values first appear.
-
-    Raises
-    ------
-    BadInput
-        The file cannot be used as it is.
-    RefusedLocally
-        A group has fewer records than the study's ``min_records``, or more than it allows.
-    """
-    encoder = Encoder.from_study(study)
-    wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
-    table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
-    groups = row_groups(table, column)
-    X, labels, faults = np.empty((len(table.numbers), encoder.d)), Labels(study), Faults(table.source, table.unit)
-    encoder.encode_into(X, table.columns, table.places(faults.source), faults)
-    labels.take(table, faults)
-    labels.note(faults)
-    faults.check()
-    y = labels.finish()
-    datasets = {}
-    for value, rows in groups.items():
-        source = f"{table.source}, where {column} is {value!r}"
-        dataset = Dataset(X[rows], y[rows], study.classes)
-        check_size(len(dataset.y), study, source)
-        datasets[value] = dataset
-    return datasets
-
-
 def records_of(
     path: Path | str, encoder: Encoder, labels: Labels | None, *, fills: bool, small: bool = False
 ) -> Source:
@@ -142,7 +106,7 @@ def records_of(
 
 
 def _read(
-    path: Path | str, encoder: Encoder, labels: Labels | None, room: Room | None = None
+    path: Path | str, encoder: Encoder, labels: Labels | None, room: "Room | None" = None
 ) -> tuple[NDArray[np.float64], Repaired]:
     """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
     source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp", small=room is not None)
@@ -240,70 +204,7 @@ def check_cells(table: TextTable, study: Study) -> None:
     faults.check()
 
 
-def check_size(n: int, study: Study, source: str, party: str = "") -> None:
-    """Check that one party's records are neither too few nor too many for a study.
-
-    A party that refuses because of its size tells of its size alone, and never of what a record says.
-
-    Parameters
-    ----------
-    n : int
-        The number of the records.
-    study : Study
-    source : str
-        Names the records in the error; how many there are is secret, and is not said.
-    party : str
-        The party's name, where it is known: it may have a largest number of its own.
-
-    Raises
-    ------
-    RefusedLocally
-        There are fewer records than the study's ``min_records``, or more than its ``max_records``.
-    """
-    floor = study.study.min_records
-    if n < floor:
-        raise RefusedLocally(
-            f"{source} has fewer records than the study's min_records, {floor}",
-            "take part with more records, or ask the coordinator for a study with a smaller min_records",
-        )
-    most = study.most_of(party) if party else study.max_records
-    if n > most:
-        raise RefusedLocally(
-            f"{source} has more than {most:,} records, the most that a party may have in this study",
-            "take part with fewer records, or ask the coordinator for a study with a larger max_records",
-        )
-
-
-# --- What a protocol needs --------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Loader:
-    """How a protocol reads records, and what it makes of them.
-
-    Parameters
-    ----------
-    one : callable
-        (path, study) -> one party's records.
-    grouped : callable
-        (path, study, column) -> all parties' records by name, from one file in which ``column`` has the names.
-    check : callable
-        (records, study, source, party): raises BadInput or RefusedLocally for records that do not fit the study;
-        ``source`` names them. ``party`` is their owner's name, and may be left out.
-    streamed : callable or None
-        (path, study, folder) -> one party's records, read into a scratch file in a folder.
-    grid_of : callable or None
-        (study) -> the bins in which records are counted, where that is all that a protocol needs of them.
-    """
-
-    one: Callable[[Path | str, Study], Any]
-    grouped: Callable[[Path | str, Study, str], dict[str, Any]]
-    check: Callable[..., None]
-    streamed: Callable[[Path | str, Study, Path | str], Any] | None = None
-    grid_of: Callable[[Study], Any] | None = None
-
-
-def _check_points(data: Any, study: Study, source: str, party: str = "") -> None:
+def check_points(data: Any, study: Study, source: str, party: str = "") -> None:
     """Refuse records that a party's own process would refuse, or could not have loaded."""
     if not isinstance(data, Records):
         raise BadInput(
@@ -322,7 +223,3 @@ def _check_points(data: Any, study: Study, source: str, party: str = "") -> None
             "make the Dataset with classes=study.classes",
         )
     check_size(data.n, study, source, party)
-
-
-POINTS = Loader(load_csv, load_grouped, _check_points, stream_csv)
-"""Records as vectors in the unit ball, with labels: what a classifier is learned from."""

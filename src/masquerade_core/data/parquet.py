@@ -1,18 +1,22 @@
 """Reading the wanted columns of a Parquet file, some records at a time, with pyarrow."""
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from masquerade_core.data.files import SAVE_AS_CSV, find_columns, opened
+from masquerade_core.data.arrow import is_number, levels_of, numbers_of, one_array
+from masquerade_core.data.columns import WholeColumn
+from masquerade_core.data.faults import Sign
+from masquerade_core.data.files import SAVE_AS_CSV, columns_of, find_columns, opened
+from masquerade_core.data.texts import Block, Source, TextTable, nothing
 from masquerade_core.errors import BadInput
 
-__all__ = ["PARQUET", "ParquetFile", "one_array", "text_writer"]
-
-PARQUET = frozenset({".parquet", ".pq"})
-"""The endings of Parquet files."""
+__all__ = ["ParquetFile", "parquet_source", "text_writer"]
 
 _BATCH = 1 << 16
 _BUFFER = 1 << 18
@@ -91,12 +95,6 @@ class ParquetFile:
         return _sound(lambda: ["" if v is None else to_text(v) for v in array.to_pylist()], self.name)
 
 
-def one_array(column: Any) -> Any:
-    """Return an Arrow column of several arrays as one."""
-    whole = column.unify_dictionaries() if str(column.type).startswith("dictionary") else column
-    return whole.combine_chunks()
-
-
 def _sound(read: Callable[[], T], source: str) -> T:
     arrow = importlib.import_module("pyarrow")
     try:
@@ -138,3 +136,113 @@ def text_writer(types: Any, kind: Any, name: str, source: str, otherwise: str) -
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return str
     raise BadInput(f"{source}: column {name!r} holds neither numbers, text nor truth values", otherwise)
+
+
+# --- Blocks --------------------------------------------------------------------------
+
+
+def parquet_source(file: ParquetFile, numbers: Sequence[str], others: Sequence[str], *, most: int) -> Source:
+    """Return a file's wanted columns, block by block; a group with more than ``most`` records is cut into several."""
+    picks, signs = columns_of(file.names, (*numbers, *others), "the file's own schema names the columns")
+    for name in list(picks):
+        try:
+            file.find([file.names[picks[name]]])
+        except BadInput as error:
+            says = error.message.removeprefix(f"{file.name}: ")
+            signs.append(Sign("column_type", says, error.hint))
+            del picks[name]
+    signs = [replace(sign, final=not picks) for sign in signs]
+    numbers, others = ([name for name in some if name in picks] for some in (numbers, others))
+    names = {name: file.names[picks[name]] for name in picks}
+    blocks = _parquet(file, numbers, others, names, fits=not signs, most=most)
+    return Source(file.name, sum(file.groups), blocks, tuple(signs))
+
+
+def _parquet(
+    file: ParquetFile, numbers: Sequence[str], others: Sequence[str], names: Mapping[str, str], *, fits: bool, most: int
+) -> Iterator[Block]:
+    wanted, first = (*numbers, *others), 1
+    file.find([names[name] for name in wanted])
+    fits = fits and all(is_number(file.type_of(name)) for name in numbers)
+    reader = ThreadPoolExecutor(1)  # it lives as long as somebody may ask for columns
+    for group, n in enumerate(file.groups):
+        if n > most:
+            yield from _batches(file, numbers, wanted, names, group, first, fits=fits)
+            first += n
+            continue
+
+        def tables(group: int = group, first: int = first) -> Iterator[TextTable]:
+            reader.submit(nothing).result()  # a file is read by one thread at a time
+            for records in file.batches([names[name] for name in wanted], group):
+                cells = {name: file.texts(records.column(names[name]), names[name]) for name in wanted}
+                yield TextTable(dict(cells), range(first, first + records.num_rows), "record", file.name)
+                first += records.num_rows
+
+        def columns(group: int = group) -> Mapping[str, WholeColumn] | None:
+            if not fits:
+                return None
+            reads = {name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted}
+            return _Columns(reads, reader)
+
+        yield Block(columns, tables)
+        first += n
+
+
+def _batches(
+    file: ParquetFile,
+    numbers: Sequence[str],
+    wanted: Sequence[str],
+    names: Mapping[str, str],
+    group: int,
+    first: int,
+    *,
+    fits: bool,
+) -> Iterator[Block]:
+    """Cut a group of records into blocks, of which memory holds one at a time, with all its columns."""
+    for records in file.batches([names[name] for name in wanted], group):
+
+        def tables(records: Any = records, first: int = first) -> Iterator[TextTable]:
+            cells = {name: file.texts(records.column(names[name]), names[name]) for name in wanted}
+            yield TextTable(dict(cells), range(first, first + records.num_rows), "record", file.name)
+
+        def columns(records: Any = records) -> Mapping[str, WholeColumn] | None:
+            found = {name: records.column(names[name]) for name in wanted}
+            return None if not fits else {name: _whole(file, found[name], name, name in numbers) for name in wanted}
+
+        yield Block(columns, tables)
+        first += records.num_rows
+
+
+def _parquet_column(file: ParquetFile, group: int, name: str, is_number: bool) -> WholeColumn:
+    return _whole(file, file.column(name, group), name, is_number)
+
+
+def _whole(file: ParquetFile, column: Any, name: str, is_number: bool) -> WholeColumn:
+    return numbers_of(column) if is_number else levels_of(column, partial(file.texts, name=name))
+
+
+class _Columns(Mapping[str, WholeColumn]):
+    """Columns that are read when they are asked for, one at a time; the next one is read while one is encoded."""
+
+    def __init__(self, reads: Mapping[str, Callable[[], WholeColumn]], reader: ThreadPoolExecutor) -> None:
+        self._reads, self._reader = reads, reader
+        self._next = dict(pairwise(reads))
+        self._waiting: dict[str, Future[WholeColumn]] = {}
+
+    def __getitem__(self, name: str) -> WholeColumn:
+        found = self._submitted(name)
+        del self._waiting[name]
+        if name in self._next:
+            self._submitted(self._next[name])
+        return found.result()
+
+    def _submitted(self, name: str) -> "Future[WholeColumn]":
+        if name not in self._waiting:
+            self._waiting[name] = self._reader.submit(self._reads[name])
+        return self._waiting[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reads)
+
+    def __len__(self) -> int:
+        return len(self._reads)

@@ -18,10 +18,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.columns import Repaired
-from masquerade_core.errors import LocalProtocolError
+from masquerade_core.errors import LocalProtocolError, RefusedLocally
+from masquerade_core.study import Study
 
-__all__ = ["ROWS", "DigestOf", "OfBlock", "Records", "Whole", "content_of", "exact_sum"]
+__all__ = ["ROWS", "DigestOf", "OfBlock", "Records", "Repaired", "Whole", "check_size", "content_of", "exact_sum"]
 
 ROWS = 1 << 16
 """The number of rows of the source in a block; the last block may have fewer."""
@@ -35,6 +35,33 @@ machine. It neither keeps nor changes X and y. A block may be empty.
 
 _SHARED = 1 << 13  # numbers; a smaller product has one thread anyway
 _LARGEST = (1 << 63) - 1  # of an int64
+
+
+@dataclass(frozen=True, repr=False)
+class Repaired:
+    """How many cells did not fit. These numbers are secret: they are for the data owner alone, and never leave.
+
+    Parameters
+    ----------
+    clamped : int
+        Numbers that were moved to a public bound.
+    filled : int
+        Cells that became the public ``missing`` value, level or class.
+    """
+
+    clamped: int = 0
+    filled: int = 0
+
+    def __add__(self, other: "Repaired") -> "Repaired":
+        """Count the cells of two columns, or of two tables."""
+        return Repaired(self.clamped + other.clamped, self.filled + other.filled)
+
+    def __bool__(self) -> bool:
+        """Return whether any cell did not fit."""
+        return bool(self.clamped or self.filled)
+
+    def __repr__(self) -> str:
+        return "<Repaired: secret>"
 
 
 class Records(ABC):
@@ -95,6 +122,40 @@ class Records(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: secret>"
+
+
+def check_size(n: int, study: Study, source: str, party: str = "") -> None:
+    """Check that one party's records are neither too few nor too many for a study.
+
+    A party that refuses because of its size tells of its size alone, and never of what a record says.
+
+    Parameters
+    ----------
+    n : int
+        The number of the records.
+    study : Study
+    source : str
+        Names the records in the error; how many there are is secret, and is not said.
+    party : str
+        The party's name, where it is known: it may have a largest number of its own.
+
+    Raises
+    ------
+    RefusedLocally
+        There are fewer records than the study's ``min_records``, or more than its ``max_records``.
+    """
+    floor = study.study.min_records
+    if n < floor:
+        raise RefusedLocally(
+            f"{source} has fewer records than the study's min_records, {floor}",
+            "take part with more records, or ask the coordinator for a study with a smaller min_records",
+        )
+    most = study.most_of(party) if party else study.max_records
+    if n > most:
+        raise RefusedLocally(
+            f"{source} has more than {most:,} records, the most that a party may have in this study",
+            "take part with fewer records, or ask the coordinator for a study with a larger max_records",
+        )
 
 
 def content_of(

@@ -20,7 +20,6 @@ from masquerade_core.data.columns import (
     MISSING_LEVEL,
     MISSING_WORDS,
     Column,
-    Repaired,
     WholeColumn,
     encode_column,
     encode_whole,
@@ -30,8 +29,9 @@ from masquerade_core.data.columns import (
 from masquerade_core.data.faults import Faults, Place
 from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.kinds import allowed_of
-from masquerade_core.data.records import ROWS, OfBlock, Records, content_of
+from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, content_of
 from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.model import encoder_to_json
 from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Precision, Study
 
 __all__ = [
@@ -224,9 +224,7 @@ class Encoder:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value that keeps every number exactly."""
-        dumped = [f.model_dump(mode="json", exclude_none=True) for f in self.features]
-        rule = {} if self.out_of_bounds == "refuse" else {"out_of_bounds": self.out_of_bounds}
-        return {"features": dumped, "intercept": self.intercept, **rule}
+        return encoder_to_json(self.features, self.out_of_bounds, intercept=self.intercept)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

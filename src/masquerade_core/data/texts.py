@@ -7,19 +7,22 @@ are no UTF-8 is a *broken* one: the table notes what is wrong with it, and readi
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
-from masquerade_core.data.faults import Place, Unit
+from masquerade_core.data.faults import Place, Sign, Unit
+from masquerade_core.data.files import opened
 from masquerade_core.data.kinds import NO_CSV, NO_UTF8
 from masquerade_core.words import counted
 
-__all__ = ["Layout", "TextTable", "cell_text", "parse_lines"]
+__all__ = ["Block", "Layout", "Source", "TextTable", "cell_text", "nothing", "parse_lines"]
 
 _RESUMED = 20
+_BYTES = 1 << 21  # of a file that are searched for ends of lines at once
 _ESCAPED = re.compile("[\udc80-\udcff]")
 
 
@@ -164,3 +167,62 @@ def _rows(text: str, layout: Layout, *, strict: bool) -> Iterator[tuple[int, lis
         for _ in range(last + 1):  # go on behind the line where the record begins
             file.readline()
         text, start = file.read(), start + last + 1
+
+
+def nothing() -> None:
+    """Return no columns: the block is read cell by cell."""
+
+
+@dataclass(frozen=True, repr=False)
+class Block:
+    """Some records of a file, in their order.
+
+    Parameters
+    ----------
+    columns : callable
+        Returns the columns as pyarrow reads them, or None where it cannot. A missing number is NaN.
+    tables : callable
+        Returns the block's cells, and the place of each record in the file; a large block's in several tables.
+    """
+
+    columns: Callable[[], Mapping[str, Any] | None]
+    tables: Callable[[], Iterable[TextTable]]
+
+
+@dataclass(frozen=True, repr=False)
+class Source:
+    """A file of records.
+
+    Parameters
+    ----------
+    name : str
+        The file's name, for an error.
+    about : int
+        Roughly how many records there are; seldom fewer than that.
+    blocks : iterator of Block
+        They can be read once. A block without records has an empty table.
+    signs : tuple of Sign
+        What is wrong with the file as a whole. The blocks have those columns that could be found.
+    unit : str
+        What places in it count: "line" or "record".
+    lines_of : Path or None
+        The CSV file, whose lines are not counted yet.
+    """
+
+    name: str
+    about: int
+    blocks: Iterator[Block]
+    signs: tuple[Sign, ...] = ()
+    unit: Unit = "record"
+    lines_of: Path | None = None
+
+    @property
+    def most(self) -> int:
+        """There are no more records than this."""
+        if self.lines_of is None:
+            return self.about
+        lines = 1
+        with opened(self.lines_of) as file:
+            while data := file.read(_BYTES):
+                lines += data.count(b"\n") + data.count(b"\r")
+        return lines

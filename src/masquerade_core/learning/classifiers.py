@@ -167,7 +167,7 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
 
 @cache
 def _scikit_learn() -> dict[str, Any]:
-    from sklearn.utils import all_estimators  # noqa: PLC0415  takes seconds to import
+    from sklearn.utils import all_estimators
 
     return dict(all_estimators(type_filter="classifier"))
 
@@ -316,7 +316,7 @@ def _untrained(classifier: Classifier) -> Any:
     """Return a copy to train: several parties may share one object, and none may learn from another's records."""
     if isinstance(classifier, Linear):
         return copy.copy(classifier)
-    from sklearn.base import clone  # noqa: PLC0415  takes a second to import
+    from sklearn.base import clone
 
     return clone(classifier, safe=False)  # a deep copy if it is not a classifier of scikit-learn
 

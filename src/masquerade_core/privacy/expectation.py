@@ -108,7 +108,7 @@ class Expectation:
 
 
 def counted_records(study: Study) -> tuple[int, str]:
-    """Return N and words for it: the study's ``expected_records`` or, without it, the fewest that there may be."""
+    """Return N and words for it: the study's ``expected_records`` or, without it, the minimum."""
     expected = study.study.expected_records
     if expected is not None:
         return expected, f"{expected:,} records"

@@ -19,7 +19,6 @@ from pydantic import Field
 
 from masquerade_core.study.columns import Section
 from masquerade_core.study.sections import Crypto, Privacy, StudySection
-from masquerade_core.thresholds import thresholds
 
 __all__ = ["Dropouts", "dropout_problems"]
 
@@ -68,7 +67,7 @@ def dropout_problems(section: Dropouts, rules: StudySection, privacy: Privacy, c
             f"[dropouts] min_survivors is {s}, but must be more than [privacy] colluders, which is {t}: at least one "
             "of those who remain must be honest"
         )
-    elif section.method == "double-masks" and thresholds(K, t, K - s) is None:
+    elif section.method == "double-masks" and not _opens_one_set(K, t, s):
         yield (
             f"[dropouts] min_survivors is {s}, but must be at least {(K + t - 1) // 2 + 2} with method = "
             f'"double-masks", {K} parties and {t} colluders: with fewer, two sets of parties could be opened at once; '
@@ -99,6 +98,12 @@ def dropout_problems(section: Dropouts, rules: StudySection, privacy: Privacy, c
             f'[dropouts] has {seen}, but [crypto] sum is "{crypto.sum}", where the sum needs '
             'every party to the end; set sum = "masks", or remove [dropouts]'
         )
+
+
+def _opens_one_set(K: int, t: int, s: int) -> bool:
+    from masquerade_core.thresholds import thresholds
+
+    return thresholds(K, t, K - s) is not None
 
 
 def _method_problems(section: Dropouts) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import Ciphertexts, Message
+from masquerade_core.wire.messages import Message, OneSend
 from masquerade_core.words import listed
 
 __all__ = [
@@ -42,7 +42,7 @@ M = TypeVar("M", bound=Message)
 def encode(message: Message, recipient: str) -> bytes:
     """Encode a message for one recipient. This uses its ciphertexts up: they cannot be sent again."""
     fields = {
-        name: value.take(recipient) if isinstance(value := getattr(message, name), Ciphertexts) else value
+        name: value.take(recipient) if isinstance(value := getattr(message, name), OneSend) else value
         for name in type(message).model_fields
     }
     return bytes(msgpack.packb(fields))

@@ -9,11 +9,27 @@ from masquerade_core.errors import ProtocolViolation
 from masquerade_core.wire.codec import unpack_strict
 from masquerade_core.wire.messages import NAME_BYTES
 
-__all__ = ["RUN_BYTES", "SEQ_BYTES", "WIRE_VERSION", "Header", "Kind", "head_of", "read_header"]
+__all__ = [
+    "HASH_BYTES",
+    "LONGEST_PATH",
+    "RUN_BYTES",
+    "SEQ_BYTES",
+    "WIRE_VERSION",
+    "Header",
+    "Kind",
+    "head_of",
+    "read_header",
+]
 
 WIRE_VERSION = 6
 RUN_BYTES = 16
 SEQ_BYTES = 4
+HASH_BYTES = 32
+"""Bytes of a hash in a tree over hellos (:mod:`masquerade_core.wire.merkle`)."""
+
+LONGEST_PATH = 32 * HASH_BYTES
+"""Bytes of the longest path in such a tree that is read."""
+
 _HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
 
 Kind = Literal["hello", "roster", "hellos", "message", "sealed", "beat", "abort", "standing", "closed"]

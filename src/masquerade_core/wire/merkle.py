@@ -12,11 +12,9 @@ from elsewhere, and it decides the path's length at each place.
 import hashlib
 from collections.abc import Iterator, Sequence
 
-__all__ = ["HASH_BYTES", "LONGEST_PATH", "is_under", "path_to", "root_of", "tree_of"]
+from masquerade_core.wire.header import HASH_BYTES
 
-HASH_BYTES = 32
-LONGEST_PATH = 32 * HASH_BYTES
-"""Bytes of the longest path that is read."""
+__all__ = ["is_under", "path_to", "root_of", "tree_of"]
 
 _COUNT_BYTES = 4
 

@@ -40,7 +40,7 @@ def plane_delta(epsilon: float, sigma: float) -> float:
 
     with t = max(0, (eps~ - 2/sigma^2) sigma/2). It does not depend on d, and holds for either sign of phi'.
     """
-    from scipy.integrate import quad  # noqa: PLC0415  takes a quarter of a second to import
+    from scipy.integrate import quad
 
     start = max(0.0, (epsilon - 2 / sigma**2) * sigma / 2)
     value, _ = quad(

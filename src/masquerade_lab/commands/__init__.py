@@ -1,0 +1,13 @@
+"""The laboratory's commands. The command line finds this package by its name, and asks for ``app``."""
+
+import typer
+
+from masquerade.cli.app import RESEARCH
+from masquerade_lab.commands.audit import audit
+from masquerade_lab.commands.reproduce import reproduce
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
+app.command(rich_help_panel=RESEARCH)(reproduce)
+app.command(rich_help_panel=RESEARCH)(audit)

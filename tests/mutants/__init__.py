@@ -1,0 +1,126 @@
+"""Bugs in the program, each with the tests that must show it: a net under every change of the code's shape.
+
+``mutants.toml`` is the list. A mutant is (symbol, old, new): ``old`` occurs once in the source of ``symbol``, and is
+exchanged for ``new``. A change that moves code changes the symbol alone. ``old`` and ``new`` say what the tests must
+see, and stay. Three kinds of mutants stand in the list:
+
+* *drawn*: by :mod:`tests.mutants.draw` over all statements of the core, the protocols and the host;
+* *mended*: a defect that the program once had, or one that CONTRIBUTING names, planted again;
+* *process*: a run between processes that :mod:`tests.oracle_cases` names must show it.
+
+A draw that no test can show is *replaced* by the next one; it stands in the list with the reason.
+``python -m tests.mutants`` runs the list, and ``make test`` checks that each mutant can still be planted.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FILE", "MUTANTS", "PACKAGES", "REPLACED", "ROOT", "Mutant", "place_of", "span_of"]
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("src", "parties", "curator", "protocols")
+FILE = Path(__file__).with_name("mutants.toml")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One bug.
+
+    Parameters
+    ----------
+    what : str
+        What is wrong.
+    kind : str
+        ``drawn``, ``mended`` or ``process``.
+    symbol : str
+        The module, a colon, and the name of a function, a class or a constant in it: ``package.module:Class.method``.
+    old, new : str
+        The text that is exchanged; ``old`` occurs once in the symbol's source.
+    tests : tuple of str
+        The tests that must fail, as pytest names them. For the kind ``process``: the case of ``tests.oracle_cases``.
+    """
+
+    what: str
+    kind: str
+    symbol: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def planted(self, root: Path = ROOT) -> tuple[Path, str]:
+        """Return the symbol's file below ``root``, and its text with the bug."""
+        path = place_of(self.symbol, root)
+        text = path.read_text(encoding="utf-8")
+        begin, end = span_of(self.symbol, text)
+        source = text[begin:end]
+        assert source.count(self.old) == 1, (
+            f"{self.what}: {self.symbol} has {self.old!r} {source.count(self.old)} times"
+        )
+        return path, text[:begin] + source.replace(self.old, self.new) + text[end:]
+
+
+def place_of(symbol: str, root: Path = ROOT) -> Path:
+    """Return the file of a symbol's module."""
+    module = symbol.partition(":")[0].replace(".", "/")
+    found = [
+        path
+        for package in PACKAGES
+        for path in (root / package / f"{module}.py", root / package / module / "__init__.py")
+        if path.exists()
+    ]
+    assert len(found) == 1, f"{symbol}: no such module"
+    return found[0]
+
+
+def span_of(symbol: str, text: str) -> tuple[int, int]:
+    """Return where the source of a symbol begins and ends in its module's text, decorators included."""
+    node: ast.AST = ast.parse(text)
+    for name in symbol.partition(":")[2].split("."):
+        found = [each for each in ast.walk(node) if each is not node and name in _names(each) and _is_inner(node, each)]
+        assert len(found) == 1, f"{symbol}: {name} is defined {len(found)} times"
+        node = found[0]
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])  # type: ignore[attr-defined]  # a definition has lines
+    return starts[first - 1], starts[node.end_lineno]  # type: ignore[attr-defined]  # a definition has lines
+
+
+def _names(node: ast.AST) -> tuple[str, ...]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return (node.name,)
+        case ast.Assign():
+            return tuple(each.id for each in node.targets if isinstance(each, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return (name,)
+    return ()
+
+
+def _is_inner(outer: ast.AST, inner: ast.AST) -> bool:
+    """Say whether ``inner`` is defined in ``outer`` itself, and in no function or class within it."""
+    todo = list(ast.iter_child_nodes(outer))
+    while todo:
+        node = todo.pop()
+        if node is inner:
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            todo.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def _read(content: dict[str, Any]) -> tuple[Mutant, ...]:
+    return tuple(
+        Mutant(each["what"], each["kind"], each["symbol"], each["old"], each["new"], tuple(each["tests"]))
+        for each in content["mutant"]
+    )
+
+
+_CONTENT = tomllib.loads(FILE.read_text(encoding="utf-8"))
+MUTANTS = _read(_CONTENT)
+REPLACED: tuple[dict[str, str], ...] = tuple(_CONTENT["replaced"])
