@@ -95,7 +95,8 @@ def projected(X: _Array, others: Iterable[_Array], d: int) -> list[_Array]:
 def six_classes(X: _Array, y: _Indices, parts: _Indices, aux: _Indices) -> tuple[dict[str, _Array], _Array]:
     """Return batch, vote, soft and avg, and the parties' own classifiers."""
     sure = np.eye(6)
-    own = np.concatenate([parties_softmax_fit(X[some], sure[y[some]]) for some in np.array_split(parts, 10)])
+    some = [parts[start : start + 100] for start in range(0, len(parts), 100)]
+    own = np.concatenate([parties_softmax_fit(X[one], sure[y[one]]) for one in some])
     alpha = sure[np.argmax(own @ X[aux].T, axis=1)].mean(axis=0)
     return {
         "batch": softmax_fit(X[parts.ravel()], sure[y[parts.ravel()]]),

@@ -203,13 +203,22 @@ def caught(rows: Iterable[Row]) -> str:
         names = {row.name: row.name.removeprefix(f"{right.name}: ") for row in wrong}
         seen = [row for row in wrong if row.broken]
         least = min((row.power for row in seen if row.power is not None), default=None)
-        hidden = [f"{names[row.name]}: {row.note.rsplit(maxsplit=1)[-1]}" for row in wrong if not row.broken]
+        hidden = [(names[row.name], row.note.rsplit(maxsplit=1)[-1]) for row in wrong if not row.broken]
         cells = (
             *(_cell(right.name), right.shown, right.shown_error, right.band, right.verdict),
-            *(", ".join(names[row.name] for row in seen), "" if least is None else f"{least:.3f}", ", ".join(hidden)),
+            *(_listed([names[row.name] for row in seen]), "" if least is None else f"{least:.3f}"),
+            ", ".join(f"{name}: {power}" for name, power in hidden),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _listed(names: list[str]) -> str:
+    """Return the mistakes, with those that take another method together."""
+    ending = " in its place"
+    others = [name.removesuffix(ending) for name in names if name.endswith(ending)]
+    rest = [name for name in names if not name.endswith(ending)]
+    return ", ".join([*rest, *([f"{' or '.join(others)}{ending}"] if others else [])])
 
 
 def _cell(text: str) -> str:
