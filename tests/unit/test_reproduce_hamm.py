@@ -23,6 +23,7 @@ from masquerade_lab.reproduce.hamm_runs import (
     aggregate,
     crossed,
     crossing,
+    crossing_row,
     draw_noise,
     draw_norms,
     principal_components,
@@ -262,6 +263,19 @@ def test_where_a_curve_falls_to_a_level_is_between_its_points() -> None:
     assert crossing(curve, 0.1) == hamm._INVERSES[-1]
     back = Series("soft", (1.0, 10.0, 100.0), (0.8, 0.4, 0.7))  # noise may lift a curve again
     assert crossing(back, 0.6) == pytest.approx(np.sqrt(10))
+
+
+def test_a_crossing_that_is_none_says_why() -> None:
+    rng = np.random.default_rng(8)
+    found = {f"soft {x:g}": 0.5 - x / 1000 + 1e-3 * rng.standard_normal((10, 2)) for x in (1.0, 10.0, 100.0)}
+
+    def row(level: float) -> Row:
+        return crossing_row("t", "soft", found, "soft", (1.0, 10.0, 100.0), np.full(10, level), "the paper: 10")
+
+    assert (row(0.6).value, row(0.6).error, row(0.6).note) == (1.0, None, "below at every point; the paper: 10")
+    assert (row(0.3).value, row(0.3).error, row(0.3).note) == (100.0, None, "above at every point; the paper: 10")
+    assert row(0.45).note == "the paper: 10"
+    assert row(0.45).error is not None
 
 
 def test_a_crossing_s_error_is_that_of_other_trials_and_other_noise() -> None:

@@ -56,7 +56,7 @@ def test_the_oracle_s_six_classes_are_the_figure_s(monkeypatch: pytest.MonkeyPat
 def test_the_oracle_s_two_classes_are_the_figure_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hamm_oracle, "LAMBDA", 1e-2)
     rng = np.random.default_rng(1)
-    records, order = _records(rng), rng.integers(0, 60, 590)  # records are there several times, and votes tie
+    records, order = _records(rng), rng.integers(0, 60, 590)  # records are there several times
     parts, aux = order[:500].reshape(100, 5), order[500:]
     found, own = classifiers(records, parts, aux, 1e-2, (40, 100))
     W, others = hamm_oracle.two_classes(records, parts, aux, (40, 100))
