@@ -36,12 +36,12 @@ audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, pr
 compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-whitened CALIBRATION=proven); needs docker
 	@docker/run $(PARTIES) $(PROTOCOL) $(CALIBRATION)
 
-check: $(DEV) ## format, lint, types, import contracts, protocols' names, packaging, spelling
+check: $(DEV) ## format, lint, types, import contracts, what a run loads, protocols' names, packaging, spelling
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_no_protocol_is_named.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_closure.py tests/unit/test_structure.py tests/unit/test_no_protocol_is_named.py
 	$(BIN)/validate-pyproject pyproject.toml
 	$(BIN)/codespell
 

@@ -166,15 +166,30 @@ def _psgd(ran: Ran) -> Array:
 
 
 def _dp_gd(ran: Ran) -> Array:
-    section, unit = ran.study.protocol, 2.0**28
+    """If a party leaves, its last gradient is in a sum or not: no store says it, and the model shows it."""
+    T = ran.study.protocol["rounds"]
+    if not ran.case.leaves:
+        return _cut_descent(ran, T)
+    last = max(int(label.split()[1]) for label in ran.rows(ran.names[-1]) if label.startswith("gradient "))
+    assert last < T - 1, "the party that was to leave has taken part to the end"
+    ends = [_cut_descent(ran, first) for first in (last, last + 1)]
+    return min(ends, key=lambda w: float(np.linalg.norm(w - ran.weights)))
+
+
+def _cut_descent(ran: Ran, without: int) -> Array:
+    """From this round on the last party is out: that sum is made again with fresh noise, and N stays."""
+    section, unit, names = ran.study.protocol, 2.0**28, ran.names
     C, eta, N = min(section["clip"], LIPSCHITZ[ran.case.loss]), section["learning_rate"], ran.n.sum()
-    noise = ran.by_party("noise", unit).sum(axis=0)
-    X, y = ran.pooled
+    noise = ran.by_party("noise", unit)
     w = np.zeros(ran.study.d)
     for t in range(section["rounds"]):
+        there = names if t < without else names[:-1]
+        X = np.vstack([ran.data[name].X for name in there])
+        y = np.concatenate([ran.data[name].y for name in there])
         own = (_slope(ran.case.loss, y * (X @ w)) * y)[:, None] * X
         own = own * np.minimum(1.0, C / np.maximum(np.linalg.norm(own, axis=1), 1e-300))[:, None]
-        w = w - eta * ((own.sum(axis=0) + noise[t]) / N + ran.case.Lambda * w)
+        drawn = noise[: len(there), t if t < without else t + 1].sum(axis=0)
+        w = w - eta * ((own.sum(axis=0) + drawn) / N + ran.case.Lambda * w)
     return w
 
 
@@ -182,8 +197,13 @@ def _dp_gd(ran: Ran) -> Array:
 
 
 def smallest(ran: Ran) -> int:
-    """The place of the party with the fewest records."""
-    return int(np.argmin(ran.n))
+    """The place of the party with the fewest records; of several, the one that the tie permutation puts first.
+
+    Its rank stands below the size in what each party has split into two shares.
+    """
+    sizes = [sum(ran.drawn(name, "size shares")) % 2**33 for name in ran.names]
+    ranks = [size % 2 ** math.ceil(math.log2(len(sizes))) for size in sizes]
+    return min(range(len(sizes)), key=lambda j: (ran.n[j], ranks[j]))
 
 
 def size_class(ran: Ran) -> tuple[int, int]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import os
 import resource
 import subprocess
 import sys
 import time
 import tokenize
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,14 +33,29 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.study_files import load_study
 from masquerade_host.new_keys import make_keys
 from tests.host_helpers import free_port
+from tests.imports import SOURCES, module_of, modules_of
 from tests.processes import Ended, Participant
 
-__all__ = ["KINDS", "PARTY", "RUNS", "Closure", "Play", "closures", "code_lines", "functions_in", "module_of"]
+__all__ = [
+    "CHARLIE",
+    "KINDS",
+    "LISTED",
+    "PARTY",
+    "RUNS",
+    "Closure",
+    "Play",
+    "closures",
+    "code_lines",
+    "functions_in",
+    "late_imports",
+    "module_named",
+]
 
-ROOT = Path(__file__).parents[1]
-SOURCES = tuple(ROOT / name for name in ("src", "parties", "curator", "protocols"))
 PARTY = "party"
 KINDS = (PARTY, CHARLIE)
+LISTED: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""The committed closures by kind, as sorted names of modules; and ``late``, what these import later."""
+
 _RECORDS = 1500
 _NAMES = ("p1", "p2", "p3")
 _MODULES = {PARTY: "masquerade_party", CHARLIE: "masquerade_curator"}
@@ -116,13 +133,15 @@ _seats.Seat.send = _shorter
 """A party signs a contribution that is too short, which convicts it."""
 
 
-def module_of(path: str) -> str:
+def module_named(path: str) -> str:
     """Return the dotted name of a module's file."""
-    for source in SOURCES:
-        if Path(path).is_relative_to(source):
-            parts = Path(path).relative_to(source).with_suffix("").parts
-            return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    raise AssertionError(path)
+    return next(module_of(Path(path), source) for source in SOURCES if Path(path).is_relative_to(source))
+
+
+def late_imports() -> dict[str, list[str]]:
+    """Return what the modules of both closures import later, by the importing module's name."""
+    found = {name: sorted(modules_of(name).late) for name in {*LISTED[PARTY], *LISTED[CHARLIE]}}
+    return {name: late for name, late in sorted(found.items()) if late}
 
 
 @cache
@@ -394,7 +413,7 @@ def _figures(kind: str, played: Mapping[str, Sequence[Closure]]) -> Iterator[tup
     yield "code lines", sum(map(code_lines, files))
     yield "modules of others", len(set().union(*(closure.others for closure in clean)))
     for run, processes in played.items():
-        late = {module_of(path) for closure in processes for path in closure.after}
+        late = {module_named(path) for closure in processes for path in closure.after}
         yield f"loaded after the hash of the program, {run}", " ".join(sorted(late)) or "-"
     known = set().union(*(functions_in(path) for path in files))
     ran = known & set().union(*(closure.functions for closure in clean))
@@ -412,8 +431,24 @@ def _figures(kind: str, played: Mapping[str, Sequence[Closure]]) -> Iterator[tup
     yield "files, functions of a restart", (len({path for path, _, _ in visited}), len(visited))
 
 
+def write() -> None:
+    """Write the committed closures anew, from a clean run."""
+    with TemporaryDirectory() as folder:
+        for kind, found in closures("clean", Path(folder)).items():
+            LISTED[kind] = sorted({module_named(path) for closure in found for path in closure.files})
+    LISTED["late"] = late_imports()
+    lists = [f"{kind} = [\n" + "".join(f'  "{name}",\n' for name in LISTED[kind]) + "]\n" for kind in KINDS]
+    late = [f'"{name}" = {json.dumps(several)}\n' for name, several in LISTED["late"].items()]
+    head = "# What a default party and Charlie load, and what that imports later: python -m tests.closure --write\n"
+    text = head + "".join(lists) + "\n[late]\n" + "".join(late)
+    Path(__file__).with_suffix(".toml").write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Print all figures; ``--list`` the modules as well, each with its code lines and functions called."""
+    if "--write" in sys.argv:
+        write()
+        return
     played: dict[str, dict[str, list[Closure]]] = {kind: {} for kind in KINDS}
     for run in RUNS:
         with TemporaryDirectory() as folder:
@@ -439,9 +474,9 @@ def main() -> None:
 def _list(played: Mapping[str, Sequence[Closure]]) -> None:
     everything = [closure for each in played.values() for closure in each]
     ran = set().union(*(closure.functions for closure in everything))
-    for path in sorted(set().union(*(closure.files for closure in everything)), key=module_of):
+    for path in sorted(set().union(*(closure.files for closure in everything)), key=module_named):
         known = functions_in(path)
-        print(f"    {module_of(path):60} {code_lines(path):5} {len(known & ran):4} of {len(known):4}")  # noqa: T201
+        print(f"    {module_named(path):60} {code_lines(path):5} {len(known & ran):4} of {len(known):4}")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -68,6 +68,11 @@ class Forked:
         """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
+    def interrupt(self) -> None:
+        """Interrupt it, as its owner would, and let it go on if it stands still."""
+        os.kill(self.pid, signal.SIGINT)
+        self.go_on()
+
     def kill(self) -> None:
         """Kill it if it still runs."""
         if not self.ended:
@@ -141,9 +146,6 @@ class Nursery:
 def _serve() -> None:
     from importlib import import_module
 
-    from masquerade_core.special import load_bare
-
-    load_bare()
     from masquerade_protocols.registry import PROTOCOLS
 
     for module in ("masquerade_curator.__main__", "masquerade_party.__main__", "masquerade_party._run"):

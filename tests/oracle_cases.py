@@ -50,12 +50,17 @@ REST = (
     Case("smoothed hinge", "psgd", "proven", _FEW, features=40, loss="smoothed-hinge", colluders=2),
     Case("under Paillier", "psgd", "paper", _FEW, levels=144, loss="smoothed-hinge", key_bits=2048),
     Case("every round", "noisy-gradient", "paper", _FEW, levels=54),
+    Case("every round, under Paillier", "noisy-gradient", "paper", _FEW, levels=54, key_bits=2048),
+    Case("half of what is left, under Paillier", "decaying-budget", "paper", "rounds = 6", levels=54, key_bits=2048),
     Case("half of what is left", "decaying-budget", "paper", "rounds = 6", levels=54, loss="smoothed-hinge"),
     Case("sigmoid, cut gradients", "dp-gd", "proven", f"{_FEW}\nclip = 0.2\nlearning_rate = 1.5",
          features=40, loss="sigmoid", colluders=2),
     Case("under Paillier", "dp-gd", "proven", f"{_FEW}\nclip = 0.3\nlearning_rate = 1.5",
          features=40, key_bits=2048, colluders=2),
-    Case("l2", "local-aggregation", "paper", 'noise = "l2"', key_bits=2048, levels=294, sizes=(40, 60, 25)),
+    Case("a party leaves", "dp-gd", "proven", "rounds = 40\nclip = 0.3\nlearning_rate = 1.5", features=6,
+         sections="[dropouts]\nmin_survivors = 2\nretries = 2\npatience_seconds = 60.0", leaves="gradient 3"),
+    Case("l2, equal sizes", "local-aggregation", "paper", 'noise = "l2"', key_bits=2048, levels=294,
+         sizes=(25, 60, 25)),
     Case("floor", "local-aggregation", "proven", 'scale = "floor"', key_bits=2048, levels=144),
     Case("sizes", "local-aggregation", "proven", 'weights = "sizes"', key_bits=2048, levels=144, colluders=2),
     Case("seven rounds", "weighted-dp", "paper", _QUIET, loss="smoothed-hinge"),
@@ -66,6 +71,8 @@ REST = (
     Case("one round", "weighted-dp", "proven", "rounds = 1\nlearning_rate = 0.5", levels=194, loss="smoothed-hinge"),
     Case("l2 copies", "input-noise", "paper", f'alpha = 20.0\nnoise = "l2"\nlearning_rate = 0.00075\n{_COPIES}',
          Lambda=1000.0, features=150, empty=True),
+    Case("Gaussian copies, under Paillier", "input-noise", "paper", f"alpha = 2.5\nlearning_rate = 0.015\n{_COPIES}",
+         Lambda=50.0, features=150, empty=True, key_bits=2048),
     Case("labels too", "input-noise", "proven",
          f'labels = "randomised-response"\nepsilon_y = 0.3\nlearning_rate = 0.00075\n{_COPIES}',
          Lambda=1000.0, features=150, empty=True, epsilon=4.0),
@@ -78,7 +85,10 @@ REST = (
     Case("no settings", "dp-whitened", "proven", features=30, sizes=(80, 60, 100), epsilon=4.0),
     Case("three classes, a centre", "dp-whitened", "proven", features=30, sizes=(300, 200, 250), epsilon=20.0,
          classes=3),
+    Case("three classes, measured", "dp-whitened", "proven", features=20, sizes=(300, 200, 250), epsilon=20.0,
+         classes=3, key_bits=2048, sections="[evaluation]\nshare = 0.3"),
     Case("histograms", "summary", "proven", "cells = 32", epsilon=4.0),
+    Case("histograms, under Paillier", "summary", "proven", "cells = 32", epsilon=4.0, key_bits=2048),
 )  # fmt: skip
 """What CI runs besides."""
 
@@ -99,6 +109,8 @@ def check(ran: Ran) -> None:
         # dp-whitened goes another way than its oracle, which follows eigenvectors: each has errors of its own.
         atol = 1e-6 if ran.case.protocol == "dp-whitened" else _ATOL
         np.testing.assert_allclose(_released(ran), oracle_of(ran), rtol=0, atol=atol)
+    if ran.held:
+        _check_measured(ran)
     if not quiet(ran):
         _check_scales(ran)
     check_nothing_is_left(ran)
@@ -106,6 +118,17 @@ def check(ran: Ran) -> None:
 
 def _released(ran: Ran) -> NDArray[np.float64]:
     return np.concatenate([ran.weights, ran.offset])
+
+
+def _check_measured(ran: Ran) -> None:
+    """The confusion matrix is that of the released model on the records held back, with noise, and adds up to N."""
+    W = ran.weights.reshape(len(ran.offset), -1)
+    counts = np.zeros((len(W), len(W)))
+    for data in ran.held.values():
+        np.add.at(counts, (data.y.astype(int), (data.X @ W.T + ran.offset).argmax(axis=1)), 1)
+    noise = ran.by_party("evaluation noise", 192.0).sum(axis=0).reshape(counts.shape)
+    wanted = counts + noise - noise.mean()
+    np.testing.assert_allclose(ran.result["evaluation"]["confusion"], wanted, rtol=0, atol=1e-5)
 
 
 def _check_statistics(ran: Ran) -> None:

@@ -87,7 +87,7 @@ def _mu(epsilon: float, delta: float) -> float:
 
 def _share(ran: Ran, moved: float) -> float:
     """One party's standard deviation, where a record moves everything that is opened by ``moved`` in L2 norm."""
-    return moved / _mu(ran.case.epsilon, ran.case.delta) / math.sqrt(len(ran.names) - ran.case.colluders)
+    return moved / _mu(ran.case.epsilon, ran.case.delta) / math.sqrt(ran.study.survivors - ran.case.colluders)
 
 
 def _psgd(ran: Ran) -> Iterator[Draws]:
@@ -112,7 +112,8 @@ def _psgd(ran: Ran) -> Iterator[Draws]:
 
 def _dp_gd(ran: Ran) -> Iterator[Draws]:
     section = ran.study.protocol
-    moved = 2 * min(section["clip"], LIPSCHITZ[ran.case.loss]) * math.sqrt(section["rounds"])
+    # With [dropouts] there is noise for every sum that may be made again, and the shares of the fewest are enough.
+    moved = 2 * min(section["clip"], LIPSCHITZ[ran.case.loss]) * math.sqrt(section["rounds"] + ran.study.retries)
     yield Draws("noise", "normal", ran.by_party("noise", 2.0**28) / _share(ran, moved))
 
 

@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -64,6 +65,10 @@ class Case:
         Levels of one more feature, each a coordinate: a study of many columns takes long to read.
     empty : bool
         Whether all numbers are 0: without levels, all gradients are then 0, and only noise moves a classifier.
+    sections : str
+        Further sections of the study.
+    leaves : str
+        The label of a draw: the last party leaves the run when it has written that draw down. Empty: it stays.
     """
 
     name: str
@@ -83,6 +88,8 @@ class Case:
     empty: bool = False
     min_records: int = 10
     colluders: int = 0
+    sections: str = ""
+    leaves: str = ""
 
     def __str__(self) -> str:
         return f"{self.protocol} {self.calibration}: {self.name}"
@@ -101,6 +108,7 @@ class Case:
             f"colluders = {self.colluders}",
             f'[model]\nregularization = {self.Lambda}\nintercept = false\nloss = "{self.loss}"',
             f"[crypto]\n{crypto}\n[protocol]\n{self.section}\n{auxiliary if self.points else ''}",
+            self.sections,
             f'[label]\nname = "y"\n{label}',
             f'[curator]\naddress = "tcp://127.0.0.1:{port}"\nkey = "{keys[CHARLIE].public}"',
             *(f'[[feature]]\nname = "x{i}"\nmin = -1.0\nmax = 1.0' for i in range(self.features)),
@@ -137,6 +145,7 @@ class Ran:
     files: Path
     before: Path
     after: Path
+    held: Mapping[str, Dataset] = field(default_factory=dict)
     _draws: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @cached_property
@@ -219,12 +228,19 @@ def run_case(
     study, auxiliary = load_study(path)
     machines = Machines(folder, study, keys)
     running = {name: _started(machines, name, nursery, stands=stop is None) for name in (CHARLIE, *names)}
+    if case.leaves:
+        gone = running.pop(names[-1])
+        _stop_at(gone, folder / "state", case.leaves)
+        shutil.copytree(folder / "state" / gone.name, folder / "before" / gone.name)
+        gone.interrupt()
+        assert gone.end() != 0, gone.said()
     if stop is None:
-        for name in (*names, CHARLIE):  # if a party fails, it says why; Charlie would only say that he waits
-            running[name].until("T")
+        for process in (*list(running.values())[1:], running[CHARLIE]):
+            process.until("T")  # if a party fails, it says why; Charlie would only say that he waits
     else:
         _stop_in_the_middle(running, folder / "state", stop)
-    shutil.copytree(folder / "state", folder / "before")
+    for name in running:
+        shutil.copytree(folder / "state" / name, folder / "before" / name)
     for process in running.values():
         process.go_on()
     for process in running.values():
@@ -236,7 +252,21 @@ def run_case(
     result = json.loads((machines.out(CHARLIE) / "result.json").read_text(encoding="utf-8"))
     data = {name: load_csv(folder / f"{name}.csv", study) for name in names} if _has_model(case) else {}
     released = json.loads(model) if model else {}
-    return Ran(case, study, data, auxiliary, released, result, folder, folder / "before", folder / "state")
+    data, held = _sides(study, data)
+    return Ran(case, study, data, auxiliary, released, result, folder, folder / "before", folder / "state", held)
+
+
+def _sides(study: Study, data: Mapping[str, Dataset]) -> tuple[dict[str, Dataset], dict[str, Dataset]]:
+    """Return what is learned from, and what is held back: row i where i share passes a whole number."""
+    if study.evaluation is None:
+        return dict(data), {}
+    share = Fraction(str(study.evaluation.share))
+    sides: tuple[dict[str, Dataset], dict[str, Dataset]] = ({}, {})
+    for name, all_ in data.items():
+        back = np.array([int((i + 1) * share) > int(i * share) for i in range(len(all_.y))])
+        for side, rows in zip(sides, (~back, back), strict=True):
+            side[name] = Dataset(all_.X[rows], all_.y[rows], all_.classes)
+    return sides
 
 
 def _has_model(case: Case) -> bool:
@@ -256,10 +286,15 @@ def _started(machines: Machines, name: str, nursery: Nursery, *, stands: bool) -
 def _stop_in_the_middle(running: Mapping[str, Forked], states: Path, stop: Mapping[str, str]) -> None:
     """Stop processes once a party has written down a draw, whose label then stands in a file of its state folder."""
     for name, label in stop.items():
-        while not any(label.encode() in path.read_bytes() for path in (states / name).rglob("journal.sqlite*")):
-            assert not running[name].ended, running[name].said()
-            time.sleep(0.002)
-        running[name].stop()
+        _stop_at(running[name], states, label)
     for process in running.values():
         if process.state != "T":
             process.stop()
+
+
+def _stop_at(process: Forked, states: Path, label: str) -> None:
+    """Stop a process once it has written down a draw."""
+    while not any(label.encode() in path.read_bytes() for path in (states / process.name).rglob("journal.sqlite*")):
+        assert not process.ended, process.said()
+        time.sleep(0.002)
+    process.stop()

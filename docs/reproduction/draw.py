@@ -2,9 +2,10 @@
 
 ``results/`` holds the CSV files that ``masquerade reproduce`` wrote. After another run, copy its files there and run
 this. A page's table that has a stored table's name above it, in bold, gets its numbers. Its first line says in which
-form: a line for each row, a line for each band with the mistakes that it catches, a curve's points, or a column for
-each M. Where two figures of a page have tables of one name, ``<!-- tables FIGURE -->`` says whose follow. A table
-between ``<!-- beside FIGURE -->`` and ``<!-- end -->`` puts the paper's words beside ours.
+form: a line for each row, a curve's points, a column for each M, or, with a column "caught", a line for each quantity
+with the broken variants that its band catches. Where two figures of a page have tables of one name, ``<!-- tables
+FIGURE -->`` says whose follow. A table between ``<!-- beside FIGURE -->`` and ``<!-- end -->`` puts the paper's words
+beside ours.
 """
 
 import csv
@@ -38,7 +39,7 @@ DRAWN = {
     "bixler-4": r"^Extra|against",
     "hamm-2016-3": r"M = 20000",
     "hamm-2016-4": r"M = 20000",
-    "kang-1": r"Figure 1: ",
+    "kang-1": r"Figure 1: (BC|Credit|Adult|Bank)",
     "kang-2": r"Figure 2: ",
     "rajkumar-2012-1": r"eps = 0\.2",
     "rajkumar-2012-2": r"eps = 0\.[12]",
@@ -55,7 +56,54 @@ _LABELS = {
 }
 _LOGARITHMIC = {"kang-1": "x", "kang-pl": "xy", "hamm": "x", "pathak": "x", "bixler": "xy"}
 
-BESIDE: dict[str, list[tuple[str, str, str]]] = {
+_STEPS = "A3: lambda = 0.001, unit rows, eps = 0.5"
+_ALONG = "A4: lambda = 0.001, unit rows: from one eps to the next"
+_SIMILAR = "B3: PSGD minus GOP under the same sum of eta, eps = {}"
+_BETTER = "Local aggregation minus PSGD, eps = {}, records dealt at random"
+_WORSE = "B4: local aggregation, density exp(-n_(1) lambda eps/2 |x|_2), eps = 1"
+
+BESIDE: dict[str, list[tuple[str, ...]]] = {
+    "pathak-2010-2": [
+        *(
+            ("the even split does better than smaller n_(1)", _STEPS, f"{pair}, eps = 0.5")
+            for pair in ("15% minus even", "10% minus 15%")
+        ),
+        *(
+            ("error drops with eps for all splits, faster for the even one", _ALONG, f"{split}, eps = 0.05 minus 0.1")
+            for split in ("even", "15%", "10%")
+        ),
+        *(
+            ("it converges to that of w*, which is 0.1639", "lambda = 0.001, unit rows", f"{split}, eps = 5")
+            for split in ("even", "15%", "10%")
+        ),
+        ("w* + eta does much better than the aggregates", _STEPS, "even minus w* + eta, eps = 0.5"),
+        (
+            "its error equals that of w*, 0.1639, except for small eps",
+            "lambda = 0.001, unit rows",
+            "w* + eta, eps = 1",
+        ),
+    ],
+    "rajkumar-2012-1": [
+        *(
+            ("PSGD is similar to GOP", _SIMILAR.format(0.2), f"K = {K}", f"PSGD minus GOP, eps = 0.2, K = {K}")
+            for K in (5, 10, 15)
+        ),
+        *(
+            (
+                "PSGD is better than local aggregation for every K",
+                _BETTER.format(eps),
+                f"K = {K}",
+                f"local aggregation minus PSGD, eps = {eps}, K = {K}",
+            )
+            for eps in (0.1, 0.2)
+            for K in (5, 10, 15)
+        ),
+        *(
+            ("local aggregation gets worse with K and with the skew", _WORSE, pair, f"eps = 1, {pair}")
+            for pair in ("skew 2 minus even, K = 5", "even, K = 15 minus skew 2", "skew 3 minus even, K = 15")
+        ),
+        ("PSGD does not", _SIMILAR.format(0.2), "K = 15 minus 5", "PSGD, eps = 0.2, K = 15 minus 5"),
+    ],
     "bixler-4": [
         ("approximately 3000 iterations", "E1: iterations of plain descent", "mean"),
         (
@@ -64,6 +112,14 @@ BESIDE: dict[str, list[tuple[str, str, str]]] = {
             "5% more iterations",
         ),
         ("within an average of 2.4% of one another, for an alpha that is not given", _REACHED, "losses apart by 2.4%"),
+    ],
+    "kang-2": [
+        ("W and J are similar at u = 1", "C3: {}", "W(1) - J(1)"),
+        ("W and J are similar at u = 1", "The same differences: {}", "W(1) - J(1)"),
+        ("W is steady as u grows", "C3: {}", "W(1) - W(5)"),
+        ("W is steady as u grows", "The same differences: {}", "W(1) - W(9)"),
+        ("J falls rapidly", "C3: {}", "J(1) - J(5)"),
+        ("J falls rapidly", "The same differences: {}", "J(1) - J(9)"),
     ],
     "kang-1": [
         (
@@ -113,8 +169,18 @@ BESIDE: dict[str, list[tuple[str, str, str]]] = {
         ("the same, if the norm is drawn from Exp(Delta/eps)", _KEEPS, "M = 20000, norm from Exp(Delta/eps)"),
     ],
 }
-"""A sentence of the paper; the stored table and row that it is held against. {} goes through the small data sets."""
-_SETS = ("BC", "Credit")
+"""A sentence of the paper; the stored table and row that it is held against, and what to call them, if not by the row's
+name. {} goes through the data sets."""
+_SETS = ("BC", "Credit", "Adult", "Bank", "KDD")
+
+GRIDS = {
+    f"{name} over epsilon": (f"Figure 1: accuracy, {name}", r"(?P<row>.+), (?P<column>eps = .+)") for name in _SETS
+} | {
+    "the appendix over epsilon": (r"The appendix, (?P<column>m = \d+): .*", r"(?P<row>.+)"),
+    "the appendix over u": (r"The appendix, over u: (?P<column>.+)", r"(?P<row>.+)"),
+}
+"""Tables with a line and a column for each value, between ``<!-- grid NAME -->`` and ``<!-- end -->``: their tables and
+rows, as patterns."""
 _TABLE = re.compile(
     r"^\*\*(?P<name>[^\n]+?)\*\*(?P<said>[^\n]*(?:\n[^\n|]+)*)\n\n(?P<table>(?:\|[^\n]*\n)+)", re.MULTILINE
 )
@@ -187,38 +253,36 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
+_CAUGHT = "| | reached | error | band | caught | not seen |"
+
+
 def caught(rows: Iterable[Row]) -> str:
-    """Return a line for each band: the mistakes that it catches, its least power, and what it cannot show."""
-    lines = [
-        "| | reached | error | band | verdict | it catches | power | not seen here: power |",
-        "|-|-:|-:|-|-|-|-:|-|",
-    ]
-    groups: list[list[Row]] = []
+    """Return one line for each quantity: its band, the broken variants outside it, and those that it cannot show."""
+    lines, quantities = [_CAUGHT, "|-|-:|-:|-|-|-|"], list[list[Row]]()
     for row in rows:
-        if groups and row.name.startswith(f"{groups[-1][0].name}: "):
-            groups[-1].append(row)
+        if quantities and row.name.startswith(f"{quantities[-1][0].name}: "):
+            quantities[-1].append(row)
         else:
-            groups.append([row])
-    for right, *wrong in groups:
-        names = {row.name: row.name.removeprefix(f"{right.name}: ") for row in wrong}
-        seen = [row for row in wrong if row.broken]
-        least = min((row.power for row in seen if row.power is not None), default=None)
-        hidden = [(names[row.name], row.note.rsplit(maxsplit=1)[-1]) for row in wrong if not row.broken]
-        cells = (
-            *(_cell(right.name), right.shown, right.shown_error, right.band, right.verdict),
-            *(_listed([names[row.name] for row in seen]), "" if least is None else f"{least:.3f}"),
-            ", ".join(f"{name}: {power}" for name, power in hidden),
+            quantities.append([row])
+    for right, *variants in quantities:
+        seen = [_mistake(right, row) for row in variants if row.broken]
+        powers = [row.power for row in variants if row.power is not None]
+        least = f" (power {_power(min(powers))})" if powers else ""
+        hidden = [f"{_mistake(right, row)} ({row.note.rpartition('power ')[2]})" for row in variants if not row.broken]
+        verdict = "" if right.holds else f" {right.verdict}"
+        lines.append(
+            f"| {_cell(right.name)} | {right.shown} | {right.shown_error} | {right.band}{verdict} "
+            f"| {'; '.join(seen)}{least} | {'; '.join(hidden)} |"
         )
-        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _listed(names: list[str]) -> str:
-    """Return the mistakes, with those that take another method together."""
-    ending = " in its place"
-    others = [name.removesuffix(ending) for name in names if name.endswith(ending)]
-    rest = [name for name in names if not name.endswith(ending)]
-    return ", ".join([*rest, *([f"{' or '.join(others)}{ending}"] if others else [])])
+def _power(least: float) -> str:
+    return "1.000" if least == 1 else f"{least:.3f} or more"
+
+
+def _mistake(right: Row, row: Row) -> str:
+    return _cell(row.name.removeprefix(f"{right.name}: "))
 
 
 def _cell(text: str) -> str:
@@ -259,11 +323,27 @@ def beside(stem: str) -> str:
     """Return the table of the paper's words and ours."""
     rows = {(row.table, row.name): row for row in stored(stem)}
     lines = ["| the paper | what is compared | here | standard error |", "|-|-|-:|-:|"]
-    for said, title, name in BESIDE[stem]:
-        for one in _SETS if "{}" in title + name else ("",):
+    for said, title, name, *label in BESIDE[stem]:
+        sets = [one for one in _SETS if (title.format(one), name.format(one)) in rows]
+        for one in sets if "{}" in title + name else ("",):
             row = rows[title.format(one), name.format(one)]
             shown = f"{one}: {name}" if "{}" in title else name.format(one)
-            lines.append(f"| {said} | {shown} | {row.shown} | {row.shown_error} |")
+            lines.append(f"| {_cell(said)} | {_cell(label[0] if label else shown)} | {row.shown} | {row.shown_error} |")
+    return "\n".join(lines)
+
+
+def grid(stem: str, name: str) -> str:
+    """Return some stored tables as one: a line and a column for each value, and the standard error in brackets."""
+    tables, rows = GRIDS[name]
+    cells: dict[str, dict[str, str]] = {}
+    for row in stored(stem):
+        places = re.fullmatch(tables, row.table), re.fullmatch(rows, row.name)
+        if all(places):
+            found = {key: value for place in places if place for key, value in place.groupdict().items()}
+            cells.setdefault(found["row"], {})[found["column"]] = f"{row.shown} ({row.shown_error})"
+    columns = list(dict.fromkeys(column for line in cells.values() for column in line))
+    lines = [f"| | {' | '.join(columns)} |", f"|-|{'-:|' * len(columns)}"]
+    lines += [f"| {_cell(row)} | {' | '.join(line.get(one, '') for one in columns)} |" for row, line in cells.items()]
     return "\n".join(lines)
 
 
@@ -285,7 +365,7 @@ def filled(stem: str, page: str) -> str:
         elif lines[0].startswith("| | M = "):
             text = _by_parties(rows, lines)
         elif lines[0].startswith("| | reached "):
-            text = caught(rows) if "it catches" in lines[0] else table(rows)
+            text = caught(rows) if lines[0] == _CAUGHT else table(rows)
         else:
             return found[0]
         return f"**{found['name']}**{said}\n\n{text}\n"
@@ -295,11 +375,18 @@ def filled(stem: str, page: str) -> str:
     page = "".join(
         _TABLE.sub(anew, part) if part.startswith(f"<!-- tables {stem} -->") or not marked else part for part in parts
     )
-    begin = f"<!-- beside {stem} -->"
+    for name in GRIDS:
+        if (lines := grid(stem, name)).count("\n") > 1:
+            page = _between(f"<!-- grid {name} -->", lines, page)
+    return _between(f"<!-- beside {stem} -->", beside(stem), page) if stem in BESIDE else page
+
+
+def _between(begin: str, lines: str, page: str) -> str:
+    """Return a page with these lines between a mark and the next end."""
     if begin not in page:
         return page
     before, after = page.split(begin, 1)
-    return f"{before}{begin}\n\n{beside(stem)}\n\n<!-- end -->{after.split('<!-- end -->', 1)[1]}"
+    return f"{before}{begin}\n\n{lines}\n\n<!-- end -->{after.split('<!-- end -->', 1)[1]}"
 
 
 def there() -> list[str]:

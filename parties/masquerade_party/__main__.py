@@ -4,7 +4,6 @@ import sys
 
 import typer
 
-from masquerade_core.special import load_bare
 from masquerade_host.options import DebugOption, ProgressOption, asking
 from masquerade_host.process import main
 from masquerade_host.progress import Mode, Progress
@@ -23,5 +22,4 @@ def party(options: PartyOptions, progress: ProgressOption = Mode.TEXT, debug: De
 app.command()(asking(PartyOptions, party))
 
 if __name__ == "__main__":
-    load_bare()
     sys.exit(main(app, sys.argv[1:], "masquerade_party"))

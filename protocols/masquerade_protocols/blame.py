@@ -129,11 +129,10 @@ class _Shown:
         return decode(Summed, frame.body, CHARLIE) if frame.type == "Summed" else decode(Outcome, frame.body, CHARLIE)
 
     def made(self, sent: Mapping[tuple[str, str], list[Frame]]) -> dict[str, list[Any]]:
-        """Return the parties' contributions, the oldest first."""
+        """Return the contributions that each party has signed."""
         cls: type[Message] = self.encrypted.Contribution if self.encrypted else Masked
         frames = {name: sent.get((name, cls.__name__), []) for name in self._study.names}
-        ordered = {name: sorted(found, key=lambda frame: frame.number) for name, found in frames.items() if found}
-        return {name: [decode(cls, frame.body, name) for frame in found] for name, found in ordered.items()}
+        return {name: [decode(cls, frame.body, name) for frame in found] for name, found in frames.items() if found}
 
     def given(self, told: Any, due: Collection[str], made: Mapping[str, list[Any]]) -> dict[str, Any]:
         """Return the contribution of each party to a round; of several of one party the one that the receipt is for.

@@ -1,50 +1,17 @@
 """Special functions of scipy, loaded when the first of them is called.
 
-``scipy.special`` takes a fifth of a second and 18 MB of memory, for what it brings along. Many processes never call a
-function of it. A party does, before it joins: its noise follows from some of them. :func:`load_bare` loads what is
-compiled of the package, without the rest. That takes 11 MB less, and the functions are the same.
+``scipy.special`` takes a fifth of a second and 27 MB of memory, for what it brings along. Many processes never call a
+function of it: :mod:`masquerade_core.privacy.normal` has what a default party needs.
 """
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 __all__ = [
-    "betainc", "chdtri", "erfcinv", "erfcx", "expit", "gammainc", "gammainccinv", "gammaln", "lambertw", "load_bare",
-    "logsumexp", "ndtr", "ndtri", "softmax",
+    "betainc", "chdtri", "expit", "gammainc", "gammainccinv", "gammaln", "lambertw", "logsumexp", "ndtr", "ndtri",
+    "softmax",
 ]  # fmt: skip
-
-_PACKAGE = "scipy.special"
-_COMPILED = "scipy.special._ufuncs"
-
-
-def load_bare() -> bool:
-    """Load the compiled part of ``scipy.special`` alone, and say whether it went well.
-
-    A process calls this at its start, before it has a second thread: for a moment an empty package has the name. Where
-    it does not go well, as with a scipy that is built in another way, the whole package is loaded when it is needed.
-    """
-    if sys.modules.get(_COMPILED) is not None:
-        return True
-    spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None:  # there is no scipy, and whoever calls a function of it is told so
-        return False
-    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
-    try:
-        import_module(_COMPILED)
-    except Exception:  # noqa: BLE001  a private part of scipy may do anything; its public part is loaded instead
-        return False
-    finally:
-        del sys.modules[_PACKAGE]
-    return True
-
-
-def _home(name: str) -> ModuleType:
-    bare = sys.modules.get(_COMPILED)
-    return bare if _PACKAGE not in sys.modules and hasattr(bare, name) and bare is not None else import_module(_PACKAGE)
 
 
 def _late(name: str) -> Callable[..., Any]:
@@ -52,7 +19,7 @@ def _late(name: str) -> Callable[..., Any]:
 
     def call(*values: Any, **named: Any) -> Any:
         if not found:
-            found.append(getattr(_home(name), name))
+            found.append(getattr(import_module("scipy.special"), name))
         return found[0](*values, **named)
 
     call.__name__ = call.__qualname__ = name
@@ -62,8 +29,6 @@ def _late(name: str) -> Callable[..., Any]:
 
 betainc = _late("betainc")
 chdtri = _late("chdtri")
-erfcinv = _late("erfcinv")
-erfcx = _late("erfcx")
 expit = _late("expit")
 gammainc = _late("gammainc")
 gammainccinv = _late("gammainccinv")

@@ -66,6 +66,12 @@ def test_every_protocol_runs_with_each_of_its_calibrations() -> None:
     assert covered == {(name, calibration) for name in PROTOCOLS for calibration in PROTOCOLS[name].calibrations}
 
 
+def test_every_protocol_runs_under_masks_and_under_encryption() -> None:
+    covered = {(case.protocol, case.key_bits > 0) for case in ALL}
+    # Pathak's protocol makes no secure sum: its shares are its own.
+    assert {(name, by) for name in PROTOCOLS for by in (False, True)} - covered == {("local-aggregation", False)}
+
+
 def test_pairs_of_options_are_covered() -> None:
     options: dict[str, Callable[[Case], Any]] = {
         "calibration": lambda case: case.calibration,

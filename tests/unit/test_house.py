@@ -19,10 +19,11 @@ PACKAGES: list[str] = PROJECT["tool"]["importlinter"]["root_packages"]
 
 
 def _contracts(house: Path, **imports: str) -> str:
-    """Lay out the six packages in ``house``, each with the given import, and ask import-linter."""
+    """Lay out all packages in ``house``, each with the given import, and ask import-linter."""
     for package in PACKAGES:
         (house / package).mkdir()
         (house / package / "__init__.py").write_text(imports.get(package, "") + "\n")
+    (house / "masquerade_lab" / "baselines.py").touch()  # a contract names it
     command = [f"{BIN}/lint-imports", "--no-cache", "--config", f"{ROOT}/pyproject.toml"]
     done = subprocess.run(
         command, cwd=house, env={"PYTHONPATH": str(house)}, capture_output=True, text=True, check=False
@@ -40,7 +41,7 @@ def test_contracts_hold_for_imports_that_run_downwards(tmp_path: Path) -> None:
         masquerade_host="import masquerade_core, zmq, asyncio",
         masquerade_protocols="import masquerade_core",
     )
-    assert "2 kept, 0 broken" in said
+    assert "3 kept, 0 broken" in said
 
 
 @pytest.mark.parametrize(

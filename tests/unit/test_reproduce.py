@@ -13,11 +13,12 @@ from scipy import stats
 
 from masquerade.datasets import deal, random_split, unit_ball
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.erm import fit
+from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
-from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar_runs, reproduce
+from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar_runs, rajkumar_tasks, reproduce
 from masquerade_lab.reproduce.bands import mean_and_error
+from masquerade_lab.reproduce.telling import judged, reference
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from tests.face_helpers import Shell
@@ -27,7 +28,7 @@ from tests.sum_helpers import descend, descent_study
 _Array = NDArray[np.float64]
 
 WIDENED = 4.0  # standard errors, of five means
-BROKEN_PSGD = "Broken PSGD minus GOP"
+PSGD_MISTAKES = {"eta^k of variance sigma*^2, not sigma*^2/K", "no eta", "a fresh eta in every round", rajkumar._ROOT}
 
 
 @pytest.fixture
@@ -49,7 +50,8 @@ def reduced() -> Report:
 
 def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(reduced: Report) -> None:
     rows = [row for row in reduced.rows if row.banded and not row.broken]
-    assert len(rows) == 4 + 2 + 6 + 5 + 3
+    psgd, beside, rho, aggregation, random, left_open, panels = 2 * 3, 2 * 6, 3, 4 + 3, 2 * 3, 1 + 2 + 1, 4 * 7
+    assert len(rows) == 4 + 2 + psgd + beside + rho + aggregation + random + left_open + panels
     assert [row for row in rows if not row.inside(WIDENED)] == []
 
 
@@ -71,7 +73,7 @@ def test_the_panels_are_the_papers_four(reduced: Report) -> None:
         assert curve.error == tuple(row.error for row in shown)
     psgd = {series.name: series for series in reduced.panels[0].series}["PSGD"]
     assert tuple(psgd.x) == (5, 10, 15)
-    assert tuple(psgd.y) == tuple(rows[rajkumar._LEFT, f"PSGD, K = {K}"].value for K in (5, 10, 15))
+    assert tuple(psgd.y) == tuple(rows[rajkumar._PSGD.format(0.1), f"K = {K}"].value for K in (5, 10, 15))
     # With half the epsilon, everything that is not chance yet gets worse.
     for low, high in ((reduced.panels[0], reduced.panels[1]), (left, right)):
         for name in ("GOP", "PSGD"):
@@ -80,13 +82,52 @@ def test_the_panels_are_the_papers_four(reduced: Report) -> None:
 
 
 def test_broken_psgd_lies_outside_even_of_the_widened_bands(reduced: Report) -> None:
-    rows = [row for row in reduced.rows if row.table.startswith(BROKEN_PSGD)]
+    beside = [row for row in reduced.rows if row.table == rajkumar._BESIDE.format(0.2) and "minus" not in row.name]
+    rows = [row for row in beside if row.name.partition(": ")[2] in PSGD_MISTAKES]
     assert len(rows) == 4 * 3
+    assert all(row.broken for row in rows)
     assert [row for row in rows if row.inside(WIDENED)] == []
-    tables = {row.table.partition(": ")[2]: row.value for row in rows}
-    assert tables["eta^k of variance sigma*^2, not sigma*^2/K"] > 0.1
-    for too_little in ("no eta", "a fresh eta in every round", "sigma* from the printed equation"):
-        assert tables[too_little] < -0.1
+    values = {row.name.partition(": ")[2]: row.value for row in rows}
+    assert values["eta^k of variance sigma*^2, not sigma*^2/K"] > 0.1
+    for too_little in PSGD_MISTAKES - {"eta^k of variance sigma*^2, not sigma*^2/K"}:
+        assert values[too_little] < -0.1
+
+
+def _outside(values: list[_Array], name: str) -> bool:
+    (row,) = judged("t", "q", np.array(values), reference("rajkumar-2012 1", name), {})
+    assert row.banded
+    return not row.inside(WIDENED)
+
+
+@pytest.mark.parametrize(("scale", "noticed"), [(1.0, False), (0.5, True), (0.0, True)])
+def test_a_program_with_half_of_the_noise_or_none_leaves_the_bands(
+    scale: float, noticed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("draw_eta", "output_noise"):
+        right = getattr(rajkumar_tasks, name)
+        monkeypatch.setattr(rajkumar_tasks, name, lambda *given, right=right: scale * right(*given))
+    seed, splits = 2012, {"even, K = 5": (0.2,) * 5}
+    sets = [rajkumar_tasks.gradient("simulated", seed, i, 4, 0.1, 0.2, (5,), (100,), False) for i in range(5)]
+    assert _outside([found["gop, same eta, 0.2"] for found in sets], "GOP, eps = 0.2") == noticed
+    assert _outside([found["psgd 0.2 5 100"] for found in sets], "PSGD, K = 5, T = 100, eps = 0.2") == noticed
+    sets = [rajkumar_tasks.aggregated("simulated", seed, i, 2, 40, 0.1, (1.0,), splits, (5,)) for i in range(5)]
+    for key, name in (("la", "LA"), ("la / K", "LA / K")):
+        values = [found[f"{key} 1.0 even, K = 5"] for found in sets]
+        assert _outside(values, f"{name}, even, K = 5, eps = 1.0") == noticed
+
+
+def test_mirror_images_follow_their_draws_and_mistakes_are_made_of_the_same_noise() -> None:
+    found = rajkumar_tasks.aggregated("simulated", 1, 0, 3, 4, 0.1, (1.0,), {"skew": (0.1, 0.9)}, (2,))
+    assert {len(values) for name, values in found.items() if name.endswith("skew") and "quiet" not in name} == {8}
+    assert {len(values) for name, values in found.items() if name.endswith("random 2") and "quiet" not in name} == {6}
+    records, test = rajkumar_tasks.load("simulated", 1, 0)
+    law = rajkumar_runs.Split((0.1, 0.9), 1.0)
+    average = rajkumar_runs.average(records, law.parts, 0.1)
+    eta = rajkumar_runs.output_noise(records, law, 0.1, "rajkumar-2012 1 0", 4)
+    for part, scale in (("", 1.0), ("half ", 0.5), ("n/K ", 0.2), ("quiet ", 0.0)):
+        w = [average + sign * scale * one for sign in (1, -1) for one in eta]
+        name = "quiet la skew" if part == "quiet " else f"{part}la 1.0 skew"
+        np.testing.assert_allclose(found[name], [error_rate(test.X, test.y, one) for one in w][: len(found[name])])
 
 
 def test_rounds_without_encryption_equal_those_under_encryption(monkeypatch: pytest.MonkeyPatch) -> None:

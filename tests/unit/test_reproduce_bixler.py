@@ -222,6 +222,7 @@ def test_jackknife_s_values_scatter_as_the_quantity_does() -> None:
         return float(np.log(row[on].mean()))
 
     found = np.array([bixler._jackknifed(partial(log_mean, row), 50) for row in values])
+    assert found.shape == (400, 50)
     errors = found.std(axis=1, ddof=1) / 50**0.5
     assert found.mean() == pytest.approx(np.log(5), abs=3 * errors.mean() / 20)
     assert errors.mean() == pytest.approx(found.mean(axis=1).std(), rel=0.15)

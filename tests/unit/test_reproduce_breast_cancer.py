@@ -100,13 +100,13 @@ def test_a_random_classifier_passes_for_no_method(eps: float, name: str) -> None
 
 
 def test_a_draw_and_its_mirror_image_are_one_pair_and_halves_have_half_of_the_noise() -> None:
-    found = rajkumar_tasks.gradient("breast cancer", 1, 0, 3, 0.01, 0.2, (2,), (2,), False, True)
+    found = rajkumar_tasks.gradient("breast cancer", 1, 0, 3, 0.01, 0.2, (2,), (2,), False)
     assert {name: len(values) for name, values in found.items()} == dict.fromkeys(found, 6)
     assert set(found) == {"gop, same eta, 0.2", "psgd 0.2 2 2", "half gop, same eta, 0.2", "half psgd 0.2 2 2"}
     errors = np.array([[0.1, 0.2, 0.5, 0.7], [0.3, 0.2, 0.1, 0.1]])
     np.testing.assert_allclose(rajkumar_breast_cancer._pairs(errors), [[0.25], [0.3]])
     # Where noise is all there is, a classifier and its mirror image are right on each other's mistakes.
-    lost = rajkumar_tasks.gradient("breast cancer", 1, 0, 3, 0.01, 1e-5, (2,), (40,), False, True)["psgd 1e-05 2 40"]
+    lost = rajkumar_tasks.gradient("breast cancer", 1, 0, 3, 0.01, 1e-5, (2,), (40,), False)["psgd 1e-05 2 40"]
     np.testing.assert_allclose(lost.reshape(2, 3).mean(axis=0), 0.5, atol=0.02)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import pickle
@@ -142,6 +143,8 @@ def test_single_precision_finds_the_same_weights_however_records_are_stacked_and
     parts = np.split(Z, np.cumsum([20, 22, 60, 64]))
     sds = np.array([[0.3] * 5, [0.1, 0.2, 0.3, 0.4, 0.5]])
     exact, _ = local_descents(parts, sds, 60, 2, SimulationRng(4))
+    for part, theta in zip(parts, exact, strict=True):  # the oracle takes a record as often as it occurs
+        np.testing.assert_allclose(theta[..., :1], kang_oracle.weighted([part], 0.0, 60, 1, np.zeros), atol=1e-12)
     for chunk in (2048, 17):
         monkeypatch.setattr(kang_runs, "_CHUNK", chunk)
         blocks = kang_runs._blocks(parts, np.float32)
@@ -300,6 +303,94 @@ def test_the_large_sets_have_noise_and_rows_without_bands(directory: Path, monke
     assert differences["W(9) - J(9)"].value == pytest.approx(
         accuracies["W, u = 9"].value - accuracies["J, u = 9"].value
     )
+
+
+def test_half_of_the_noise_is_half_of_each_method_s(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fourth noise of the local descents, and the second of J and C."""
+    asked: list[tuple[_Array, list[Together]]] = []
+
+    def noted(parts: Sequence[_Array], sds: _Array, *rest: Any, **more: Any) -> Any:
+        asked.append((sds, rest[3]))
+        return local_descents(parts, sds, *rest, **more)
+
+    monkeypatch.setattr(kang_cells, "local_descents", noted)
+    setting = Setting(m=4, rounds=3)
+    folder = directory / kang_data.SMALL["BC"][0]
+    cells = over_u(("BC", folder), setting, (1, 5), (0,), 2, "seed", half=True)
+    for (sds, together), u in zip(asked, (1, 5), strict=True):
+        np.testing.assert_allclose(sds[3], sds[0] / 2)
+        J, *C = together
+        np.testing.assert_allclose(J.sds, [sds[1, 0], sds[1, 0] / 2])
+        assert not J.by_size
+        assert [one.by_size for one in C] == ([True] if u == 1 else [])
+        for one in C:
+            np.testing.assert_allclose(one.sds, [sds[0, 0], sds[0, 0] / 2])
+        assert cells[f"J half, u = {u}"].shape == cells[f"J, u = {u}"].shape
+        assert not np.array_equal(cells[f"loss J half, u = {u}"], cells[f"loss J, u = {u}"])
+    assert not any("half" in name for name in over_u(("BC", folder), setting, (1,), (0,), 1, "seed"))
+
+
+@pytest.mark.parametrize(
+    ("levels", "outside"),
+    [
+        ({}, set()),
+        ({"W, u = 5": 0.5}, {"W(5)", "W(5) - J(5)", "W(1) - W(5)"}),
+        ({"J, u = 1": 0.9}, {"J(1)", "W(1) - J(1)", "J(1) - J(5)"}),
+        ({"C, u = 1": 0.9}, {"C"}),
+    ],
+)
+def test_figure_2_s_method_that_is_not_where_the_other_program_has_it_is_seen(
+    levels: dict[str, float], outside: set[str]
+) -> None:
+    """Every draw lies at the reference's mean, but for the methods that are moved."""
+    expected = {}
+    for name, point in (("W(1)", "W, u = 1"), ("W(5)", "W, u = 5"), ("J(1)", "J, u = 1"), ("J(5)", "J, u = 5")):
+        found = reference("kang 2", f"BC, {name}")
+        assert found is not None
+        expected[point] = found.mean
+    central = reference("kang 2", "BC, C")
+    assert central is not None
+    expected["C, u = 1"] = central.mean
+    methods = ("W own", "U min", "U", "W half", "J half", "C half", *map("{} none".format, "WJC"))
+    others = {f"{method}, u = {u}": 0.99 for method in methods for u in (1, 5)}
+    rng = np.random.default_rng(1)
+    cells: kang_cells.Cells = {
+        point: level + 1e-3 * rng.standard_normal((20, 5, 2)) for point, level in (expected | others | levels).items()
+    }
+    rows = kang._compared("BC", Found(cells, "u"))
+    assert {row.name for row in rows if not row.broken and not row.holds} == outside
+
+
+def test_a_mistake_that_a_band_of_figure_2_hides_is_caught_elsewhere() -> None:
+    """On the other set, or by another quantity of the same method; the plain average by the spread of the noise."""
+    path = Path(__file__).parents[2] / "docs" / "reproduction" / "results" / "kang-2.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        stored = list(csv.DictReader(file))
+    caught = {row["name"] for row in stored if row["table"].startswith("C3") and ": caught, power" in row["verdict"]}
+    hidden = {mistake for found in kang._UNSEEN.values() for mistake in found}
+    assert len(hidden) > 10
+    for _, mistake in hidden:
+        assert any(name.endswith(f": {mistake}") for name in caught), mistake
+    assert {name for name in caught if "half of the noise" in name} >= {
+        f"{quantity}: half of the noise" for quantity in ("W(1)", "W(5)", "J(1)", "J(5)", "C")
+    }
+    assert [row["verdict"] for row in stored if "weights left out" in row["name"]] == ["outside: caught"] * 2
+
+
+def test_accuracy_without_noise_tells_noise_and_the_frequent_label_apart_where_it_can(found: Found) -> None:
+    cells = {name: np.full_like(values, 0.955) for name, values in found.cells.items() if "none" in name}
+    noisy = found.at("W", 1)
+    cells |= {"W, u = 1": np.full_like(noisy, 0.9), SHARE: np.full(6, 0.65)}
+    rows = {row.name: row for row in kang._noiseless("BC", Found(cells, "u"), (1, 5))}
+    assert rows["BC, W"].holds
+    for mistake, level in (("the more frequent label", 0.65), ("noise of n records", 0.9)):
+        assert rows[f"BC, W: {mistake}"].value == pytest.approx(level)
+        assert rows[f"BC, W: {mistake}"].holds
+    cells["W, u = 1"] = np.full_like(noisy, 0.955)
+    rows = {row.name: row for row in kang._noiseless("BC", Found(cells, "u"), (1, 5))}
+    assert not rows["BC, W: noise of n records"].holds
+    large = {row.name: row for row in kang._noiseless("Adult", Found(cells, "u"), (1, 5))}
+    assert large["Adult, W: noise of n records"].note.startswith("not seen here: power ")
 
 
 # --- Figure 1 -----------------------------------------------------------------------

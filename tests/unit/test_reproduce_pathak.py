@@ -18,9 +18,11 @@ from sklearn.linear_model import LogisticRegression
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.reproduce import Report, Row, pathak, pathak_runs, reproduce
-from masquerade_lab.reproduce.pathak_runs import BROKEN, CURVES, Curve, Records, Setting
+from masquerade_lab.reproduce.pathak_runs import CURVES, HALF, Records, Setting
 from masquerade_lab.reproduce.results import decode, encode
 from masquerade_lab.reproduce.tasks import Task, one_after_another
+from masquerade_lab.reproduce.telling import Mean
+from tests import pathak_oracle
 
 _Array = NDArray[np.float64]
 
@@ -52,9 +54,9 @@ def _trained(X: _Array, y: _Array, lam: float) -> _Array:
     return np.asarray(model.fit(X, y).coef_[0], dtype=float)
 
 
-def _law(epsilon: float, n: int, **curve: Any) -> _Array:
-    rng, chosen = SimulationRng("law"), Curve("even", **curve)
-    return np.array([pathak_runs.noise(rng, chosen, n, epsilon, 2 * LAM, 30) for _ in range(200)]).ravel()
+def _law(curve: str, n: int) -> _Array:
+    rng = SimulationRng("law")
+    return np.array([pathak_runs.noise(rng, curve, n, EPS, 2 * LAM, 30) for _ in range(200)]).ravel()
 
 
 # --- What is run ----------------------------------------------------------------------------------
@@ -66,28 +68,24 @@ def test_the_parties_have_as_many_records_as_the_paper_says() -> None:
     assert sorted(pathak_runs.sizes(32561, "10%")) == [3256, 6512, 6512, 6512, 9769]
 
 
-@pytest.mark.parametrize(
-    ("drawn", "smallest", "more", "factor"),
-    [
-        ("w*", 1001, {}, 1),
-        ("even", 200, {}, 1),
-        ("15%", 150, {}, 1),
-        ("10%", 100, {}, 1),
-        ("even", 200, {"divided": 5}, 1 / 5),
-        ("even", 200, {"inverse": True}, 1 / 4),
-    ],
-)
-def test_the_noise_is_the_smallest_partys_and_has_its_law(
-    drawn: str, smallest: int, more: dict[str, Any], factor: float
-) -> None:
-    eta = _law(EPS, 1001, drawn=drawn, **more)
-    scale = factor * 2 / (smallest * EPS * LAM)
+@pytest.mark.parametrize(("curve", "smallest"), [("w* + eta", 1001), ("even", 200), ("15%", 150), ("10%", 100)])
+def test_the_noise_is_the_smallest_partys_and_has_its_law(curve: str, smallest: int) -> None:
+    eta = _law(curve, 1001)
+    scale = 2 / (smallest * EPS * LAM)
     for wrong, fits in ((1.0, True), (0.8, False), (1.25, False)):
         assert (stats.kstest(eta, stats.laplace(scale=wrong * scale).cdf).pvalue > 1e-6) == fits
 
 
+def test_a_mistake_is_a_known_multiple_of_the_noise() -> None:
+    anywhere = {HALF: 0.5, "lambda for Lambda in the noise": 2.0, "1/eps for eps": 1 / 25}
+    assert pathak_runs.mistaken("w* + eta", 1000, 0.2) == pytest.approx(anywhere)
+    assert pathak_runs.mistaken("even", 1000, 0.2) == pytest.approx(anywhere | {"eta/K": 0.2})
+    least = {"eta/K": 0.2, "n/K for n_(1)": 0.75}
+    assert pathak_runs.mistaken("15%", 1000, 0.2) == pytest.approx(anywhere | least)
+
+
 def test_k_eta_is_drawn_as_one_integer_on_the_protocols_grid() -> None:
-    whole = _law(EPS, 1000, drawn="even") * 5 * 2**32
+    whole = _law("even", 1000) * 5 * 2**32
     np.testing.assert_array_equal(whole, np.rint(whole))
     assert set(np.mod(whole, 5)) == {0, 1, 2, 3, 4}
 
@@ -119,10 +117,10 @@ def test_each_partition_has_its_own_average_and_every_draw_its_own_noise(records
     here, setting = records.scaled(unit=True), Setting(LAM, True, (1.0, 2.0))
 
     def errors(draws: int) -> dict[tuple[str, float], _Array]:
-        return pathak_runs.joined([pathak_runs.run(records, setting, CURVES, range(6), draws, 1)])
+        return pathak_runs.joined([pathak_runs.run(records, setting, (HALF,), range(6), draws, 1)])
 
     noisy = errors(4)
-    assert {values.shape for (_, eps), values in noisy.items() if eps < math.inf} == {(6, 4)}
+    assert {values.shape for (_, eps), values in noisy.items() if eps < math.inf} == {(6, 8)}
     assert all(len(np.unique(values)) > 12 for (_, eps), values in noisy.items() if eps < math.inf)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pathak_runs, "noise", lambda *_args: np.zeros(28))
@@ -131,42 +129,54 @@ def test_each_partition_has_its_own_average_and_every_draw_its_own_noise(records
     for name in CURVES:
         np.testing.assert_array_equal(quiet[name, 1.0], quiet[name, 2.0])
         seen.add(tuple(quiet[name, 1.0].ravel()))
+        np.testing.assert_array_equal(quiet[name, 1.0], np.repeat(noisy[name, math.inf], 2, axis=1))
         if name == "w* + eta":
             assert set(quiet[name, 1.0].ravel()) == {here.error(pathak_runs.w_star(here, setting))}
         else:
-            np.testing.assert_array_equal(quiet[name, 1.0], noisy[name, math.inf])
             assert len(set(quiet[name, 1.0].ravel())) > 1
     assert len(seen) == len(CURVES)
+
+
+def test_a_draw_is_followed_by_its_mirror_image_and_by_what_a_mistake_makes_of_both(records: Records) -> None:
+    here, setting = records.scaled(unit=True), Setting(LAM, True, (EPS,))
+    found = pathak_runs.joined([pathak_runs.run(records, setting, (HALF, "1/eps for eps"), (3,), 2, 8)])
+    w = pathak_runs.averages(here, 2 * LAM, "pathak-2010 8 3")["10%"]
+    rng = SimulationRng("pathak-2010 8 3", f"{setting.name} 10%")
+    etas = [pathak_runs.noise(rng, "10%", 2003, EPS, 2 * LAM, 28) for _ in range(2)]
+    for name, scale in (("10%", 1.0), (f"10%: {HALF}", 0.5), ("10%: 1/eps for eps", 0.25)):
+        expected = [here.error(w + sign * scale * eta) for sign in (1, -1) for eta in etas]
+        assert found[name, EPS].tolist() == [expected]
 
 
 # --- Bands -----------------------------------------------------------------------------------------
 
 
-def _expected(records: Records) -> dict[str, tuple[float, float]]:
-    """Simulate the curves with another trainer, another generator and plain floats: mean, and four standard errors."""
-    generator, n, here = np.random.default_rng(17), len(records.y), records.scaled(unit=True)
-    bands = {}
-    for name, sizes in (("w* + eta", (2003,)), *((split, pathak_runs.sizes(n, split)) for split in pathak_runs.SPLITS)):
-        means = []
-        for _ in range(8):
-            parts = np.split(generator.permutation(n), np.cumsum(sizes)[:-1])
-            w = np.mean([_trained(here.X[part], here.y[part], LAM) for part in parts], axis=0)
-            etas = generator.laplace(scale=2 / (min(sizes) * EPS * LAM), size=(100, len(w)))
-            means.append(np.mean(np.sign(here.X_test @ (w + etas).T) != here.y_test[:, None]))
-        bands[name] = (float(np.mean(means)), 4 * float(np.std(means)))
-    return bands
+USEFUL = Setting(LAM, True, (0.1, EPS, 5.0))
 
 
 @pytest.fixture(scope="module")
-def report(records: Records) -> Report:
+def expected(records: Records) -> dict[str, Mean]:
+    """What the oracle reaches, which trains, deals and draws on its own."""
+    arrays = (records.X, records.y, records.X_test, records.y_test)
+    at = pathak_oracle.errors(arrays, LAM, True, USEFUL.epsilons, 40, 25, 17)
+    found = pathak_oracle.quantities(at, USEFUL.epsilons, EPS)
+    return {f"{USEFUL.name}, {name}": Mean.of(values) for name, values in found.items()}
+
+
+@pytest.fixture(scope="module")
+def report(records: Records, expected: dict[str, Mean]) -> Report:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pathak, "_PARTITIONS", 8)
-        patch.setattr(pathak, "_USEFUL", Setting(LAM, True, (0.1, EPS, 5.0)))
+        patch.setattr(pathak, "_USEFUL", USEFUL)
         patch.setattr(pathak, "_OTHERS", (Setting(0.02, False, (1.0,)), Setting(40.0, True, (1.0,))))
-        central = {lam: _central(records, lam, unit) for lam, unit in ((LAM, True), (0.02, False))}
-        patch.setattr(pathak, "_CENTRAL", {lam: (error, 1e-9) for lam, error in central.items()})
-        patch.setattr(pathak, "_BANDS", _expected(records))
+        patch.setattr(pathak, "_W_STAR", {lam: _central(records, lam, unit) for lam, unit in _SETTINGS})
+        patch.setattr(pathak, "_TRIVIAL", 40.0)
+        patch.setattr(pathak, "_UNSEEN", {})
+        patch.setattr(pathak, "reference", lambda _, name: expected.get(name))
         return pathak.tables(records, 25, 5, one_after_another)
+
+
+_SETTINGS = ((LAM, True), (0.02, False), (40.0, True))
 
 
 def _central(records: Records, lam: float, unit: bool) -> float:
@@ -179,16 +189,45 @@ def _rows(report: Report, table: str) -> list[Row]:
 
 
 def test_the_curves_lie_where_another_simulation_has_them_and_broken_ones_do_not(report: Report) -> None:
-    rows = _rows(report, "A3")
-    assert [row.name for row in rows if row.broken] == ["even, eta/K", "10%, n/K for n_(1)"]
-    assert [row.name for row in rows if not row.broken] == [*CURVES, "smallest step"]
-    assert [row for row in rows if not row.holds] == []
+    rows = {row.name: row for row in _rows(report, "A3")}
+    right = [f"{curve}, eps = 0.5" for curve in CURVES]
+    steps = ["even minus w* + eta, eps = 0.5", "15% minus even, eps = 0.5", "10% minus 15%, eps = 0.5"]
+    assert [name for name, row in rows.items() if not row.broken] == [*right, *steps]
+    assert [name for name in (*right, *steps) if not rows[name].holds] == []
+    for curve in CURVES:
+        mistakes = ["no noise", HALF, "lambda for Lambda in the noise", "a random classifier"]
+        mistakes += ["even in its place"] if curve == "w* + eta" else ["eta/K", "w* + eta in its place"]
+        mistakes += ["n/K for n_(1)"] if curve in ("15%", "10%") else []
+        found = {name.partition(": ")[2] for name in rows if name.startswith(f"{curve}, eps = 0.5: ")}
+        assert found == set(mistakes)
+        assert [one for one in mistakes if not rows[f"{curve}, eps = 0.5: {one}"].holds] == []
+    for name in steps:
+        assert rows[f"{name}: no noise"].holds
 
 
-def test_errors_must_fall_with_epsilon(report: Report) -> None:
-    rows = _rows(report, "A4")
-    assert [(row.name, row.broken) for row in rows] == [*((name, False) for name in CURVES), ("1/eps for eps", True)]
-    assert [row for row in rows if not row.holds] == []
+def test_errors_fall_with_epsilon_as_much_as_another_simulation_s(report: Report) -> None:
+    rows = {row.name: row for row in _rows(report, "A4")}
+    right = [f"{curve}, eps = {step}" for curve in CURVES for step in ("0.1 minus 0.5", "0.5 minus 5")]
+    assert [name for name, row in rows.items() if not row.broken] == right
+    for name in right:
+        assert rows[name].holds
+        assert rows[f"{name}: no noise"].value == 0
+        assert rows[f"{name}: 1/eps for eps"].value < 0 < rows[name].value
+        assert rows[f"{name}: 1/eps for eps"].holds
+
+
+@pytest.mark.parametrize("mistake", ["no noise", HALF])
+def test_a_program_with_a_mistake_leaves_its_bands(
+    records: Records, expected: dict[str, Mean], mistake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = pathak_runs.noise
+    scale = {"no noise": 0.0, HALF: 0.5}[mistake]
+    monkeypatch.setattr(pathak_runs, "noise", lambda *given: scale * right(*given))
+    monkeypatch.setattr(pathak, "_USEFUL", USEFUL)
+    monkeypatch.setattr(pathak, "reference", lambda _, name: expected.get(name))
+    errors = pathak_runs.run(records, Setting(LAM, True, (EPS,)), (HALF, "1/eps for eps"), range(8), 25, 5)
+    rows = pathak._split_rows(pathak_runs.joined([errors]))
+    assert {row.name for row in rows if not row.broken and not row.holds} >= {f"{curve}, eps = 0.5" for curve in CURVES}
 
 
 def test_the_classifier_of_all_records_is_that_of_another_program(report: Report) -> None:
@@ -199,19 +238,29 @@ def test_the_classifier_of_all_records_is_that_of_another_program(report: Report
 
 def test_rows_without_a_band_show_every_curve(report: Report) -> None:
     shown = [row for row in report.rows if not row.banded]
-    assert len(shown) == (4 * 3 + 3) + 2 * (4 * 1 + 3)
+    # In the useful setting all but A3's four have bands; in the second nothing has a reference here.
+    assert len(shown) == (4 + 3) + (4 + 3) + 3 + 1
     assert all(0 < row.value < 1 for row in shown)
 
 
-def test_a_step_up_and_an_order_that_is_not_the_papers_are_seen() -> None:
-    flat = np.full((4, 2), 0.2) + np.arange(4)[:, None] * 1e-4
-    errors = {(name, eps): flat for name in (*CURVES, *BROKEN) for eps in pathak._USEFUL.epsilons}
-    errors["15%", 1.0] = flat + 0.001
-    steps = {row.name: row.holds for row in pathak._falling_rows(errors)}
-    assert steps == {"w* + eta": True, "even": True, "15%": False, "10%": True, "1/eps for eps": False}
-    errors["15%", 0.5] = flat - 0.001
-    (smallest,) = (row for row in pathak._split_rows(errors) if row.name == "smallest step")
-    assert (smallest.holds, smallest.note) == (False, "15% minus even")
+def test_where_noise_cannot_be_seen_a_row_says_so_and_is_held_to_the_classifier_without_noise(report: Report) -> None:
+    rows = [row for row in report.rows if row.note.startswith("noise cannot be seen here")]
+    assert [(row.table, row.name) for row in rows] == [
+        ("lambda = 40, unit rows", f"{curve}, eps = 1") for curve in CURVES
+    ]
+    quiet = next(row for row in report.rows if row.name == "lambda = 40, unit rows: error")
+    assert {(row.low, row.high) for row in rows} == {(quiet.low, quiet.high)}
+
+
+def test_what_a_quantity_cannot_show_is_said_and_not_checked(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).normal(0.3, 0.01, (20, 2))
+    monkeypatch.setattr(pathak, "reference", lambda *_: Mean(0.3, 0.01, 20))
+    monkeypatch.setattr(pathak, "_UNSEEN", {"t": frozenset({("q", HALF)})})
+    right, seen, unseen = pathak._told(
+        "t", pathak._USEFUL, "q", values, {"no noise": values - 0.2, HALF: values - 0.02}
+    )
+    assert (right.holds, seen.holds, seen.broken) == (True, True, True)
+    assert (unseen.banded, unseen.note.partition(": ")[0]) == (False, "not seen here")
 
 
 # --- The command -------------------------------------------------------------------------------------
@@ -253,7 +302,7 @@ def test_figure_2_reads_the_directory_that_is_named(
 
 def test_raw_rows_are_taken_as_they_are(records: Records) -> None:
     for unit in (False, True):
-        (*_, (name, epsilon, errors)) = pathak_runs.run(records, Setting(LAM, unit, ()), {}, (3,), 1, 8)
+        (*_, (name, epsilon, errors)) = pathak_runs.run(records, Setting(LAM, unit, ()), (), (3,), 1, 8)
         scaled = records.scaled(unit=unit)
         w = pathak_runs.averages(scaled, 2 * LAM, "pathak-2010 8 3")[name]
         assert (epsilon, errors.tolist()) == (math.inf, [[scaled.error(w)]])

@@ -1,4 +1,4 @@
-"""What follows from opened sums alone: the centre, the whitened coordinates, the steps, and the classifier.
+"""Estimates from opened sums alone: the centre, the whitened coordinates, the steps, and the classifier.
 
 Everybody computes it, and Charlie's result is the one that counts: each function returns numbers that he rounds to a
 grid and sends (:mod:`masquerade_protocols.dp_whitened.points`). Nothing here looks at records. So all of it may depend
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.model import Published
-from masquerade_core.special import expit, softmax
 from masquerade_protocols.dp_whitened.public import Plan
 
 __all__ = [
@@ -163,7 +162,7 @@ class Point:
 
     def probabilities(self, scores: _Floats) -> _Floats:
         """Return the chance of +1 for each score, shape (n, outputs)."""
-        chances: _Floats = expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
+        chances: _Floats = _logistic(scores) if scores.shape[1] == 1 else _softmax(scores)
         return chances
 
     @property
@@ -291,7 +290,7 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     A2 = point.A @ point.A
     r = max(0.0, d - 0.75 * E * float(np.trace(A2)))
     spread = np.sqrt(np.maximum(0.0, (point.th * (point.th - 0.75 * E * (A2 @ point.th))).sum(axis=0)))
-    p = expit(point.b0 + np.outer(_NODES, spread))
+    p = _logistic(point.b0 + np.outer(_NODES, spread))
     w = np.maximum(_LEAST_CURVATURE, _WEIGHTS @ (p * (1 - p)) / _WEIGHTS.sum())
     nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / T  # of all gradients together
     gain, gain1 = _gains(plan, nu, r, K)
@@ -327,3 +326,17 @@ def classifier(centre: Centre, point: Point, iterates: Sequence[_Floats]) -> _Fl
     last = point.at(np.mean(iterates[-(len(iterates) // 2) :], axis=0)) if iterates else point
     w = point.A @ last.th / centre.R
     return np.append(w.T, last.b0 - centre.m @ w)
+
+
+def _logistic(x: _Floats) -> _Floats:
+    """Return 1/(1 + exp(-x)); a large -x, whose exponential no float holds, gives 0."""
+    with np.errstate(over="ignore"):
+        chances: _Floats = 1 / (1 + np.exp(-x))
+    return chances
+
+
+def _softmax(scores: _Floats) -> _Floats:
+    """Return the chance of each output, of each row by itself."""
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    chances: _Floats = powers / powers.sum(axis=1, keepdims=True)
+    return chances

@@ -29,9 +29,6 @@ from masquerade_host.levels import was_logged
 
 __all__ = ["RESEARCH", "app", "main", "run"]
 
-_COUNTING = frozenset({"study", "statement", "bounds", "approve", "budget", "curator", "party"})
-"""The commands that count privacy before they load anything large."""
-
 _INTERRUPTED = 130  # typer returns it after Ctrl-C
 
 _LABORATORY = "masquerade_lab.commands"
@@ -134,8 +131,4 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Run the command line of this process."""
     atexit.register(gc.freeze)  # the interpreter then ends without a last garbage collection
-    if sys.argv[1:2] and sys.argv[1] in _COUNTING:
-        from masquerade_core.special import load_bare
-
-        load_bare()  # now, while there is one thread
     sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What ``--data`` names: a file, a folder of Parquet files, or a database's address and a query behind it.
+"""The meaning of ``--data``: a file, a folder of Parquet files, or a database's address and a query behind it.
 
 Such a query is one string: ``postgresql://db.example/clinic SELECT * FROM visits ORDER BY id``. What stands behind
 ``sqlite://`` and ``duckdb://`` is the path of a file, with ``%20`` for a blank. An address has no password in it: other

@@ -81,7 +81,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
         )
     },
     "rajkumar-2012": {
-        "1": Figure(figure_1, 20, 2012, title="PSGD, GOP and local aggregation, by K and by skew", seconds=22),
+        "1": Figure(figure_1, 20, 2012, title="PSGD, GOP and local aggregation, by K and by skew", seconds=42),
         "2": Figure(rajkumar_figure_2, 20, 2012, title="the same on breast cancer: a null result", seconds=65),
     },
     "kang": {

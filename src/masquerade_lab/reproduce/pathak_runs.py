@@ -5,7 +5,7 @@ Nothing here is a protocol: one process sees all records, and the noise comes fr
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -24,10 +24,9 @@ from masquerade_lab.originals import a9a
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 
 __all__ = [
-    "BROKEN",
     "CURVES",
+    "HALF",
     "SPLITS",
-    "Curve",
     "Errors",
     "K",
     "Records",
@@ -35,6 +34,7 @@ __all__ = [
     "alone",
     "averages",
     "joined",
+    "mistaken",
     "noise",
     "run",
     "sizes",
@@ -71,6 +71,10 @@ class Records:
         """Return the error rate on the test records."""
         return error_rate(self.X_test, self.y_test, w)
 
+    def errors(self, w: _Array) -> _Array:
+        """Return the error rates of classifiers that are columns; shape (R,)."""
+        return np.asarray((predict_labels(self.X_test, w) != self.y_test[:, None]).mean(axis=0))
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -101,34 +105,24 @@ class Setting:
         return f"lambda = {self.lam:g}, {'unit' if self.unit else 'raw'} rows"
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Which classifier, and how much noise for it.
+CURVES = {"w* + eta": EVERYBODY} | {split: split for split in SPLITS}
+"""The classifier of each curve: that of all records, or a split's average. As for the noise, all records count as one
+party's."""
 
-    Parameters
-    ----------
-    trained : str
-        ``EVERYBODY`` for one classifier from all records, or the split whose classifiers are averaged.
-    drawn : str
-        The split whose smallest party draws the noise; for ``EVERYBODY``, all records count as one party's.
-    divided : int
-        The number that divides the noise after it was drawn; 1 in the paper.
-    inverse : bool
-        Whether the noise is drawn for 1/epsilon, which is wrong.
+HALF = "half of the noise"
+
+
+def mistaken(curve: str, n: int, epsilon: float) -> dict[str, float]:
+    """Return the noise of programs with a known mistake, as a multiple of a curve's own noise.
+
+    Each mistake is in the noise's scale alone, and the law is the same.
     """
-
-    trained: str
-    drawn: str
-    divided: int = 1
-    inverse: bool = False
-
-
-CURVES = {"w* + eta": Curve(EVERYBODY, EVERYBODY)} | {split: Curve(split, split) for split in SPLITS}
-BROKEN = {
-    "eta/K": Curve("even", "even", divided=K),
-    "n/K for n_(1)": Curve("10%", "even"),
-    "1/eps for eps": Curve("10%", "10%", inverse=True),
-}
+    found = {HALF: 0.5, "lambda for Lambda in the noise": 2.0, "1/eps for eps": epsilon**2}
+    if curve in SPLITS:
+        found["eta/K"] = 1 / K
+    if SPLITS.get(curve) is not None:
+        found["n/K for n_(1)"] = min(sizes(n, curve)) / (n // K)
+    return found
 
 
 def sizes(n: int, split: str) -> tuple[int, ...]:
@@ -162,15 +156,15 @@ def averages(records: Records, Lambda: float, seed: str) -> dict[str, _Array]:
     return found
 
 
-def noise(rng: Rng, curve: Curve, n: int, epsilon: float, Lambda: float, d: int) -> _Array:
-    """Draw eta, of scale 2/(n_(1) epsilon lambda) for each coordinate.
+def noise(rng: Rng, curve: str, n: int, epsilon: float, Lambda: float, d: int) -> _Array:
+    """Draw a curve's eta, of scale 2/(n_(1) epsilon lambda) for each coordinate.
 
     As in the protocol, P times eta is drawn at once for P parties, on the grid of 2^-F.
     """
-    P, size = (1, n) if curve.drawn == EVERYBODY else (K, min(sizes(n, curve.drawn)))
+    P, size = (1, n) if CURVES[curve] == EVERYBODY else (K, min(sizes(n, curve)))
     unit = Fraction(P << FRACTION_BITS)
-    drawn = discrete_laplace(rng, unit * paper_scale(size, 1 / epsilon if curve.inverse else epsilon, Lambda), d)
-    return np.array(drawn, dtype=np.float64) / float(unit) / curve.divided
+    drawn = discrete_laplace(rng, unit * paper_scale(size, epsilon, Lambda), d)
+    return np.array(drawn, dtype=np.float64) / float(unit)
 
 
 @lru_cache(maxsize=1)
@@ -180,12 +174,7 @@ def stored(directory: Path) -> Records:
 
 
 def run(
-    source: Records | Path,
-    setting: Setting,
-    curves: Mapping[str, Curve],
-    numbers: Sequence[int],
-    draws: int,
-    seed: int,
+    source: Records | Path, setting: Setting, mistakes: Sequence[str], numbers: Sequence[int], draws: int, seed: int
 ) -> Errors:
     """Return the test errors of every curve at every epsilon, and of every split's average without noise.
 
@@ -193,33 +182,41 @@ def run(
     ----------
     source : Records or path
         Rows as in the file, or the directory that holds the files.
+    mistakes : sequence of str
+        Which of :func:`mistaken` to compute too. Their curves are named "CURVE: MISTAKE".
     numbers : sequence of int
         Which random partitions. Each has its own streams.
     draws : int
-        Draws of the noise for each of them.
+        Draws of the noise for each of them. Each draw is followed, after all others, by its mirror image, which has the
+        same law: the two together scatter less than two draws.
 
     Returns
     -------
     list of (str, float, ndarray)
-        Curve, epsilon, and errors of shape (partitions, draws). Epsilon is inf where there is no noise, for which one
-        draw suffices.
+        Curve, epsilon, and errors of shape (partitions, 2 draws). Epsilon is inf where there is no noise, for which one
+        classifier suffices.
     """
     records = (source if isinstance(source, Records) else stored(source)).scaled(unit=setting.unit)
     n, d = records.X.shape
-    central = w_star(records, setting) if any(curve.trained == EVERYBODY for curve in curves.values()) else None
+    central = w_star(records, setting)
     collected: defaultdict[tuple[str, float], list[list[float]]] = defaultdict(list)
     for number in numbers:
         label = f"pathak-2010 {seed} {number}"
-        w = averages(records, setting.strong_convexity, label)
-        if central is not None:
-            w[EVERYBODY] = central
-        for split in SPLITS:
-            collected[split, math.inf].append([records.error(w[split])])
-        for name, curve in curves.items():
+        w = averages(records, setting.strong_convexity, label) | {EVERYBODY: central}
+        for name, trained in CURVES.items():
+            collected[name, math.inf].append([records.error(w[trained])])
             rng = SimulationRng(label, f"{setting.name} {name}")
             for epsilon in setting.epsilons:
-                etas = [noise(rng, curve, n, epsilon, setting.strong_convexity, d) for _ in range(draws)]
-                collected[name, epsilon].append([records.error(w[curve.trained] + eta) for eta in etas])
+                drawn = [noise(rng, name, n, epsilon, setting.strong_convexity, d) for _ in range(draws)]
+                etas = np.transpose([*drawn, *(-eta for eta in drawn)])
+                known = mistaken(name, n, epsilon)
+                scales = {name: 1.0} | {
+                    f"{name}: {mistake}": known[mistake] for mistake in mistakes if mistake in known
+                }
+                noisy = np.hstack([w[trained][:, None] + scale * etas for scale in scales.values()])
+                found = np.split(records.errors(noisy), len(scales))
+                for one, values in zip(scales, found, strict=True):
+                    collected[one, epsilon].append(values.tolist())
     return [(name, epsilon, np.array(values)) for (name, epsilon), values in collected.items()]
 
 

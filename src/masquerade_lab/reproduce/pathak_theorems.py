@@ -15,7 +15,7 @@ from masquerade_core.learning.losses import LOGISTIC, logistic_loss
 from masquerade_core.learning.theorems import zeros_excess
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.reproduce.measured import Measured, measured
-from masquerade_lab.reproduce.pathak_runs import CURVES, K, Records, Setting, averages, noise, sizes, stored, w_star
+from masquerade_lab.reproduce.pathak_runs import K, Records, Setting, averages, noise, sizes, stored, w_star
 from masquerade_protocols.local_aggregation import theorems
 
 __all__ = ["EPSILON", "PUBLISHED", "compared", "excesses"]
@@ -66,14 +66,14 @@ def excesses(source: Records | Path, numbers: Sequence[int], draws: int, seed: i
         averaged = averages(records, Lambda, label)
         for split in (_EVEN, _UNEVEN):
             w, rng = averaged[split][:, None], SimulationRng(label, f"theorems {split}")
-            etas = [noise(rng, CURVES[split], n, EPSILON, Lambda, d) for _ in range(draws)]
+            etas = [noise(rng, split, n, EPSILON, Lambda, d) for _ in range(draws)]
             noisy = w + np.transpose(etas)
             add(f"distance {split}", np.linalg.norm(w - best[:, None], axis=0))
             add(f"quiet {split}", excess(w, records.X, records.y))
             add(f"noisy {split}", excess(noisy, records.X, records.y))
             add(f"fresh {split}", excess(noisy, records.X_test, records.y_test))
         rng = SimulationRng(label, "theorems w*")
-        etas = [noise(rng, CURVES["w* + eta"], n, EPSILON, Lambda, d) for _ in range(draws)]
+        etas = [noise(rng, "w* + eta", n, EPSILON, Lambda, d) for _ in range(draws)]
         add("central", excess(best[:, None] + np.transpose(etas), records.X, records.y))
         add("zeros", excess(np.zeros((d, 1)), records.X, records.y))
         add("shape", np.array([n, d], dtype=float))

@@ -38,10 +38,12 @@ __all__ = [
     "D",
     "Split",
     "aggregates",
+    "average",
     "descend",
     "draw_eta",
     "draw_fresh",
     "draw_rho",
+    "output_noise",
     "printed_root",
     "study_of",
 ]
@@ -194,15 +196,23 @@ class Split:
     divided: bool = False
 
 
+def average(records: Dataset, parts: Sequence[float], Lambda: float) -> _Array:
+    """Average the parties' classifiers; shape (d,)."""
+    return np.asarray(np.mean([fit(part.X, part.y, Lambda) for part in deal(records, parts)], axis=0))
+
+
+def output_noise(records: Dataset, split: Split, Lambda: float, seed: str, draws: int) -> _Array:
+    """Draw the smallest party's noise; shape (draws, d)."""
+    rng, d = SimulationRng(seed, repr(split)), records.X.shape[1]
+    smallest = min(len(part.y) for part in deal(records, split.parts))
+    noise = np.array([_output_noise(rng, split, smallest, Lambda, d) for _ in range(draws)], dtype=np.float64)
+    return np.asarray(noise / 2**AGGREGATION_BITS / (len(split.parts) if split.divided else 1), dtype=np.float64)
+
+
 def aggregates(records: Dataset, split: Split, Lambda: float, seed: str, draws: int) -> _Array:
     """Average the parties' classifiers and add the smallest party's noise; shape (draws, d)."""
-    parts = deal(records, split.parts)
-    average = np.mean([fit(part.X, part.y, Lambda) for part in parts], axis=0)
-    rng = SimulationRng(seed, repr(split))
-    smallest = min(len(part.y) for part in parts)
-    d = records.X.shape[1]
-    noise = np.array([_output_noise(rng, split, smallest, Lambda, d) for _ in range(draws)], dtype=np.float64)
-    return np.asarray(average + noise / 2**AGGREGATION_BITS / (len(parts) if split.divided else 1), dtype=np.float64)
+    noise = output_noise(records, split, Lambda, seed, draws)
+    return np.asarray(average(records, split.parts, Lambda) + noise, dtype=np.float64)
 
 
 def _output_noise(rng: Rng, split: Split, n: int, Lambda: float, d: int) -> list[int]:

@@ -1,6 +1,7 @@
 """The units of work of Rajkumar and Agarwal's figures: one data set, one method, one epsilon."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Literal
@@ -18,11 +19,12 @@ from masquerade_lab.baselines.gop import gop_minimiser, gop_noise
 from masquerade_lab.reproduce.rajkumar_runs import (
     DELTA,
     Split,
-    aggregates,
+    average,
     descend,
     draw_eta,
     draw_fresh,
     draw_rho,
+    output_noise,
     printed_root,
     study_of,
 )
@@ -34,7 +36,12 @@ FOLDS = 5
 
 _Array = NDArray[np.float64]
 _Errors = dict[str, _Array]
-"""By a quantity's name, the error rate on the test records of each draw."""
+"""By a quantity's name, the error rate on the test records of each draw.
+
+Each draw of noise is followed, after all others, by its mirror image, which has the same law: all laws here are
+symmetric. A classifier that is noise alone errs on exactly half together with its mirror image, so pairs of them
+scatter a tenth as much as single draws.
+"""
 
 Source = Literal["simulated", "breast cancer"]
 """Figure 1's records, or figure 2's."""
@@ -69,6 +76,11 @@ def _errors(test: Dataset, found: Mapping[str, Sequence[_Array] | _Array]) -> _E
     return {name: np.array([error_rate(test.X, test.y, w) for w in classifiers]) for name, classifiers in found.items()}
 
 
+def _mirrored(draws: _Array, axis: int = 0) -> _Array:
+    """Return each draw, and after them each one's mirror image."""
+    return np.concatenate([draws, -draws], axis=axis)
+
+
 def central(
     source: Source,
     seed: int,
@@ -97,9 +109,10 @@ def central(
     }
     for name, (eps, Lambda) in wanted.items():
         study, rng = study_of(eps, Lambda, d), SimulationRng(label, name)
-        found[name] = [gop_minimiser(study, records, gop_noise(rng, study, N)) for _ in range(draws)]
+        etas = _mirrored(np.array([gop_noise(rng, study, N) for _ in range(draws)]))
+        found[name] = [gop_minimiser(study, records, eta) for eta in etas]
     for name, (eps, Lambda) in printed.items():
-        etas = draw_eta(f"{label} {name}", _printed(records, eps, Lambda), draws, d)
+        etas = _mirrored(draw_eta(f"{label} {name}", _printed(records, eps, Lambda), draws, d))
         found[name] = [gop_minimiser(study_of(eps, Lambda, d), records, eta) for eta in etas]
     return _errors(test, found)
 
@@ -120,9 +133,8 @@ def gradient(
     parties: Sequence[int],
     rounds: Sequence[int],
     broken: bool,
-    mirrored: bool = False,
 ) -> _Errors:
-    """Compute PSGD for all K, and GOP under the same sum of eta.
+    """Compute PSGD for all K, and GOP under the same sum of eta. "half" has half of each noise.
 
     Parameters
     ----------
@@ -132,50 +144,44 @@ def gradient(
     parties, rounds : sequence of int
         The values of K and of T, rising.
     broken : bool
-        Whether to add the broken variants.
-    mirrored : bool
-        Whether each draw of the noise is followed, after all others, by its mirror image; "half" has half of each.
-        All laws here are symmetric. A classifier that is noise alone errs on exactly half together with its mirror
-        image, so pairs of them scatter a tenth as much as single draws.
+        Whether to add the other broken variants. Of these, "no eta" and "half of rho" have rho alone.
     """
     records, test = load(source, seed, number)
     label = f"{_label(source, seed, number)}{'' if broken else f' eps = {epsilon}'}"
     N, d = records.X.shape
     study = study_of(epsilon, Lambda, d)
     schedule = psgd(study, N)
-    eta = draw_eta(label, schedule.sigma, draws, d)
-    rho = draw_rho(label, schedule, rounds[-1], draws, parties, d=d)
-    if mirrored:
-        eta, rho, draws = np.concatenate([eta, -eta]), np.concatenate([rho, -rho], axis=2), 2 * draws
-    variants = {"psgd": eta}
-    fresh = np.zeros((rounds[-1], draws, d))
+    eta = _mirrored(draw_eta(label, schedule.sigma, draws, d))
+    rho = _mirrored(draw_rho(label, schedule, rounds[-1], draws, parties, d=d), axis=2)
+    fresh, none = np.zeros((rounds[-1], 2 * draws, d)), np.zeros_like(eta)
+    # What stays in all rounds; how much of rho, and of an eta that is new in each round, comes to it.
+    variants: dict[str, tuple[_Array, float, float]] = {"psgd": (eta, 1, 0), "half psgd": (eta / 2, 0.5, 0)}
     if broken:
-        fresh = draw_fresh(label, schedule.sigma, rounds[-1], draws)
+        fresh = _mirrored(draw_fresh(label, schedule.sigma, rounds[-1], draws), axis=1)
+        root = _mirrored(draw_eta(f"{label} printed root", _printed(records, epsilon, Lambda), draws))
         variants |= {
             # Distributed as the sum of K independent eta^k of variance sigma*^2.
-            "no sqrt K": np.sqrt(parties)[:, None, None] * eta,
-            "no eta": np.zeros_like(eta),
-            "fresh eta": np.zeros_like(eta),
-            "printed root": draw_eta(f"{label} printed root", _printed(records, epsilon, Lambda), draws),
+            "no sqrt K": (np.sqrt(parties)[:, None, None] * eta, 1, 0),
+            "no eta": (none, 1, 0),
+            "half of rho": (none, 0.5, 0),
+            "no rho": (eta, 0, 0),
+            "fresh eta": (none, 1, 1),
+            "printed root": (root, 1, 0),
         }
-    shape = (len(variants), len(parties), draws, d)
-    still = np.stack([np.broadcast_to(values, shape[1:]) for values in variants.values()])
-    renewed = np.array([name == "fresh eta" for name in variants])[:, None, None, None]
+    shape = (len(variants), len(parties), 2 * draws, d)
+    still = np.stack([np.broadcast_to(values, shape[1:]) for values, _, _ in variants.values()])
+    of_rho, of_fresh = (np.array([parts[i] for parts in variants.values()])[:, None, None, None] for i in (1, 2))
 
     def noise(t: int) -> _Array:
-        return np.reshape(still + rho[t] + renewed * fresh[t], (-1, d))
+        return np.reshape(still + of_rho * rho[t] + of_fresh * fresh[t], (-1, d))
 
     found: dict[str, Sequence[_Array] | _Array] = {
-        f"gop, same eta, {epsilon}": [gop_minimiser(study, records, values) for values in eta]
+        f"{part}gop, same eta, {epsilon}": [gop_minimiser(study, records, values * scale) for values in eta]
+        for part, scale in (("", 1.0), ("half ", 0.5))
     }
     for T, iterates in zip(rounds, descend(records, study, schedule, noise, rounds), strict=True):
         for variant, by_K in zip(variants, iterates.reshape(shape), strict=True):
             found |= {f"{variant} {epsilon} {K} {T}": w for K, w in zip(parties, by_K, strict=True)}
-    if mirrored:
-        found[f"half gop, same eta, {epsilon}"] = [gop_minimiser(study, records, values / 2) for values in eta]
-        (halved,) = descend(records, study, schedule, lambda t: noise(t) / 2, rounds[-1:])
-        by_K = halved.reshape(len(parties), draws, d)
-        found |= {f"half psgd {epsilon} {K} {rounds[-1]}": w for K, w in zip(parties, by_K, strict=True)}
     return _errors(test, found)
 
 
@@ -192,6 +198,9 @@ def aggregated(
 ) -> _Errors:
     """Compute local aggregation at each epsilon, with both sizes of the noise, for fixed and for random splits.
 
+    "la" has the smallest party's noise, and "la / K" a K-th of it. "half" has half of either. "n/K" takes the mean size
+    for the smallest. "quiet" has no noise.
+
     Parameters
     ----------
     source : Source
@@ -207,16 +216,24 @@ def aggregated(
         The values of K for the random splits.
     """
     records, test = load(source, seed, number)
-    label = _label(source, seed, number)
-    wanted = {"la, laplace": Split(next(iter(splits.values())), 1.0, "laplace")}
-    for name, parts in splits.items():
-        for eps in epsilons:
-            wanted |= {f"la {eps} {name}": Split(parts, eps), f"la / K {eps} {name}": Split(parts, eps, divided=True)}
-    found = {name: aggregates(records, split, Lambda, label, many) for name, split in wanted.items()}
-    for K in parties:
-        dealt = [random_split(K, len(records.y), seed, number, K, draw) for draw in range(draws)]
-        for eps in epsilons:
-            for name, divided in ((f"la {eps} random {K}", False), (f"la / K {eps} random {K}", True)):
-                each = [Split(parts, eps, divided=divided) for parts in dealt]
-                found[name] = np.array([aggregates(records, split, Lambda, label, 1)[0] for split in each])
+    label, N = _label(source, seed, number), len(records.y)
+    dealt: dict[str, list[tuple[float, ...]]] = {name: [parts] for name, parts in splits.items()}
+    dealt |= {f"random {K}": [random_split(K, N, seed, number, K, draw) for draw in range(draws)] for K in parties}
+    found: dict[str, Sequence[_Array] | _Array] = {}
+    for name, each in dealt.items():
+        quiet = np.array([average(records, parts, Lambda) for parts in each])
+        found[f"quiet la {name}"] = quiet
+        of_mean = np.array([[min(parts) * len(parts)] for parts in each])
+        laws = {f"la {eps} {name}": Split((), eps) for eps in epsilons}
+        laws |= {f"la / K {eps} {name}": Split((), eps, divided=True) for eps in epsilons}
+        if name == next(iter(splits)):
+            laws["la, laplace"] = Split((), 1.0, "laplace")
+        for key, law in laws.items():
+            drawn = [
+                output_noise(records, replace(law, parts=parts), Lambda, label, many if name in splits else 1)
+                for parts in each
+            ]
+            noise = np.concatenate(drawn)
+            for part, scale in (("", 1.0), ("half ", 0.5), ("n/K ", of_mean)):
+                found[f"{part}{key}"] = np.concatenate([quiet + scale * noise, quiet - scale * noise])
     return _errors(test, found)

@@ -15,7 +15,7 @@ Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"
 import math
 
 from masquerade_core.privacy._checks import require
-from masquerade_core.special import erfcx, ndtr
+from masquerade_core.privacy.normal import mills, phi
 
 __all__ = ["delta_of", "epsilon_of", "mu_of"]
 
@@ -45,15 +45,10 @@ def delta_of(mu: float, epsilon: float) -> float:
     density = math.exp(-a * a / 2) / math.sqrt(2 * math.pi)
     if mu < _SMALL:
         middle = epsilon / mu
-        return density * mu * max(0.0, 1 - middle * _mills(middle))
+        return density * mu * max(0.0, 1 - middle * mills(middle))
     if a < 0:
-        return float(ndtr(-a) - density * _mills(b))
-    return density * (_mills(a) - _mills(b))
-
-
-def _mills(x: float) -> float:
-    """Return R(x) = Phi(-x)/phi(x), x >= 0."""
-    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
+        return phi(-a) - density * mills(b)
+    return density * (mills(a) - mills(b))
 
 
 def epsilon_of(mu: float, delta: float) -> float:

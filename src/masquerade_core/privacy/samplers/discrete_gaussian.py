@@ -7,11 +7,11 @@ from functools import lru_cache
 import gmpy2
 
 from masquerade_core.privacy._checks import require
+from masquerade_core.privacy.normal import erfcinv
 from masquerade_core.privacy.samplers._tails import PRECISION, smallest_bound
 from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace_draw
 from masquerade_core.rng import Rng
-from masquerade_core.special import erfcinv
 
 __all__ = ["discrete_gaussian", "discrete_gaussian_tail_bound"]
 
@@ -71,7 +71,7 @@ def discrete_gaussian_tail_bound(sigma: Fraction, size: int, bits: int = TAIL_BI
         unit = gmpy2.sqrt(gmpy2.mpfr(2)) * gmpy2.mpq(sigma.numerator, sigma.denominator)
     return smallest_bound(
         lambda B, limit: bool(gmpy2.erfc(B / unit) <= limit),
-        lambda limit: float(erfcinv(limit)) * float(unit),
+        lambda limit: erfcinv(limit) * float(unit),
         size=size,
         bits=bits,
     )

@@ -5,11 +5,11 @@ from fractions import Fraction
 import gmpy2
 
 from masquerade_core.privacy._checks import require
+from masquerade_core.privacy.normal import erfcinv
 from masquerade_core.privacy.samplers._erfc import decide
 from masquerade_core.privacy.samplers._tails import PRECISION, smallest_bound
 from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive, uniforms
 from masquerade_core.rng import Rng
-from masquerade_core.special import erfcinv
 
 __all__ = ["GAUSSIAN_TV_BITS", "gaussian", "gaussian_tail_bound"]
 
@@ -92,7 +92,7 @@ def gaussian_tail_bound(sigma: Fraction, size: int, scale: Fraction, bits: int =
         unit = gmpy2.sqrt(gmpy2.mpfr(2)) * spread
     return smallest_bound(
         lambda B, limit: decide((B + gmpy2.mpfr("0.5")) / unit, lambda tail: bool(tail <= limit)),
-        lambda limit: float(erfcinv(limit)) * float(unit),
+        lambda limit: erfcinv(limit) * float(unit),
         size=size,
         bits=bits,
     )
