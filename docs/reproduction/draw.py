@@ -1,9 +1,11 @@
 """Draw the pages' figures and fill in their tables from the stored results: ``python docs/reproduction/draw.py``.
 
 ``results/`` holds the CSV files that ``masquerade reproduce`` wrote. After another run, copy its files there and run
-this. A page's table that has a stored table's name above it, in bold, gets its numbers. If it has a column "caught",
-each quantity has one line, which names the broken variants that its band catches. A table between
-``<!-- beside FIGURE -->`` and ``<!-- end -->`` puts the paper's words beside ours.
+this. A page's table that has a stored table's name above it, in bold, gets its numbers. Its first line says in which
+form: a line for each row, a curve's points, a column for each M, or, with a column "caught", a line for each quantity
+with the broken variants that its band catches. Where two figures of a page have tables of one name, ``<!-- tables
+FIGURE -->`` says whose follow. A table between ``<!-- beside FIGURE -->`` and ``<!-- end -->`` puts the paper's words
+beside ours.
 """
 
 import csv
@@ -128,12 +130,42 @@ BESIDE: dict[str, list[tuple[str, ...]]] = {
         ("W is better than J", "Figure 1, m = 32: means over epsilon of differences", "{}, W - J"),
         ("W is similar to C", "Figure 1, m = 32: means over epsilon of differences", "{}, W - C"),
     ],
+    "hamm-2016-2": [
+        *(
+            (f"{name} has {said}", "D1: test accuracy without noise", name)
+            for name, said in (
+                ("batch", "about .90"),
+                ("indiv", "about .47"),
+                ("vote", ".79 at 1/eps = 0"),
+                ("soft", ".76 at 1/eps = 0"),
+                ("avg", ".67 at 1/eps = 0"),
+            )
+        ),
+        (
+            "vote is useless even at 1/eps = .1",
+            "D4: test accuracy under noise",
+            "vote, published, 1/eps = 0.1",
+        ),
+        *(
+            (
+                f"{method} is better than indiv until 1/eps = 1",
+                "1/eps up to which soft and avg are better than indiv; the paper says 1",
+                f"{method}, {kind}",
+            )
+            for kind in ("published", "exp")
+            for method in ("soft", "avg")
+        ),
+    ],
     "hamm-2016-3": [
         (
             "soft is nearly as good as batch until 1/eps = 10 or so",
             _KEEPS := "1/eps up to which soft keeps its accuracy without noise, but for 0.01",
             "M = 20000, published",
         ),
+        ("the same, if the norm is drawn from Exp(Delta/eps)", _KEEPS, "M = 20000, norm from Exp(Delta/eps)"),
+    ],
+    "hamm-2016-4": [
+        ("very similar to figure 3: until 1/eps = 10 or so", _KEEPS, "M = 20000, published"),
         ("the same, if the norm is drawn from Exp(Delta/eps)", _KEEPS, "M = 20000, norm from Exp(Delta/eps)"),
     ],
 }
@@ -149,6 +181,10 @@ GRIDS = {
 }
 """Tables with a line and a column for each value, between ``<!-- grid NAME -->`` and ``<!-- end -->``: their tables and
 rows, as patterns."""
+_TABLE = re.compile(
+    r"^\*\*(?P<name>[^\n]+?)\*\*(?P<said>[^\n]*(?:\n[^\n|]+)*)\n\n(?P<table>(?:\|[^\n]*\n)+)", re.MULTILINE
+)
+"""A name in bold, words after it, and a table."""
 
 
 def stored(stem: str) -> list[Row]:
@@ -253,6 +289,36 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def _points(rows: Iterable[Row], lines: list[str]) -> str:
+    """Return a table with a line for each method and a column for each 1/eps, as the given one has them."""
+    value = {row.name: f"{row.value:.3f}" for row in rows}
+    _, *inverses = _cells(lines[0])
+    methods = [_cells(line)[0] for line in lines[2:]]
+    filled = [[method, *(value[f"{method}, 1/eps = {x}"] for x in inverses)] for method in methods]
+    return "\n".join([*lines[:2], *(f"| {' | '.join(cells)} |" for cells in filled)])
+
+
+def _by_parties(rows: Iterable[Row], lines: list[str]) -> str:
+    """Return a table with a column for each M, as the given one has them; standard errors are in brackets."""
+    shown = {row.name: _with_error(row) for row in rows}
+    _, *columns = _cells(lines[0])
+    filled = []
+    for name in (_cells(line)[0] for line in lines[2:]):
+        by_m = [shown.get(f"{name}, {M}") or shown.get(f"{M}, {name}") or "the same" for M in columns]
+        filled.append([name, *([shown[name], *by_m[1:]] if name in shown else by_m)])
+    return "\n".join([*lines[:2], *(f"| {' | '.join(cells)} |" for cells in filled)])
+
+
+def _with_error(row: Row) -> str:
+    if "at every point" in row.note:
+        return f"{'<' if row.note.startswith('below') else '>'} {row.value:g}"
+    return row.shown if row.error is None else f"{row.shown} ({row.shown_error})"
+
+
 def beside(stem: str) -> str:
     """Return the table of the paper's words and ours."""
     rows = {(row.table, row.name): row for row in stored(stem)}
@@ -289,11 +355,26 @@ def filled(stem: str, page: str) -> str:
 
     def anew(found: re.Match[str]) -> str:
         name = found["name"].replace("\\*", "*").replace("\\|", "|")
-        of = caught if found["header"] == _CAUGHT else table
-        return f"**{found['name']}**\n\n{of(by_name[name])}\n" if name in by_name else found[0]
+        if name not in by_name:
+            return found[0]
+        lines, said, rows = found["table"].splitlines(), found["said"], by_name[name]
+        if lines[0].startswith("| 1/eps "):
+            text = _points(rows, lines)
+            largest = f"largest error {max(row.error or 0 for row in rows):.3f}".replace("0.", ".")
+            said = re.sub(r"largest error \.\d+", largest, said)
+        elif lines[0].startswith("| | M = "):
+            text = _by_parties(rows, lines)
+        elif lines[0].startswith("| | reached "):
+            text = caught(rows) if lines[0] == _CAUGHT else table(rows)
+        else:
+            return found[0]
+        return f"**{found['name']}**{said}\n\n{text}\n"
 
-    pattern = r"^\*\*(?P<name>[^\n]+)\*\*\n\n(?P<header>\| \| reached [^\n]*)\n(?:\|[^\n]*\n)*"
-    page = re.sub(pattern, anew, page, flags=re.MULTILINE)
+    parts = re.split(r"(?=<!-- tables )", page)
+    marked = any(part.startswith(f"<!-- tables {stem} -->") for part in parts)
+    page = "".join(
+        _TABLE.sub(anew, part) if part.startswith(f"<!-- tables {stem} -->") or not marked else part for part in parts
+    )
     for name in GRIDS:
         if (lines := grid(stem, name)).count("\n") > 1:
             page = _between(f"<!-- grid {name} -->", lines, page)

@@ -1,4 +1,4 @@
-"""What a party's machine allows: its policy, the approvals of its people, and what is left of its privacy budget."""
+"""The permissions of a party's machine: its policy, the approvals of its people, and the rest of its privacy budget."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ def expect_same_code(state: StateFolder, study: Study, me: str) -> None:
 
 @dataclass(frozen=True)
 class Records:
-    """What the ledger knows of a party's records.
+    """The ledger's knowledge of a party's records.
 
     Parameters
     ----------

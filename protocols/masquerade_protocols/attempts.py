@@ -1,4 +1,4 @@
-"""What a study says and does that pays for more than one attempt: ``[study] charged_attempts``.
+"""Studies that pay for more than one attempt: ``[study] charged_attempts``.
 
 After a run that failed when something had left already, another attempt is another release. Such a study pays ahead
 for n = 1 + ``charged_attempts`` of them. The roles of each attempt see a study with an n-th of epsilon and of delta, so

@@ -67,7 +67,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run costs. It follows from public numbers alone.
+    """The cost of a run, from public numbers alone.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Noiseless:
 
 @dataclass(frozen=True)
 class WeightNoise:
-    """What is known of the noise on each weight of a released model, from public numbers alone.
+    """The noise on each weight of a released model, from public numbers alone.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a study says and does whose parties share masks with 64 neighbours each: how many colluders that bears.
+"""Studies whose parties share masks with 64 neighbours each: how many colluders such a study tolerates.
 
 The masks hide all but the sum as long as they connect the parties that do not side with Charlie
 (:mod:`masquerade_core.neighbours`). Fewer than 64 colluders never cut them apart, and such a study is as any other.

@@ -1,4 +1,4 @@
-"""What others see beside messages, and no proof counts: that a party refuses, and when its frames leave."""
+"""Side channels that no proof counts: that a party refuses, and when its frames leave."""
 
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ NO_REFUSAL = (
     'no party refused to take part because of a record: with out_of_bounds = "refuse" everybody would see that it did, '
     'and no row counts what this tells; out_of_bounds = "clamp" needs no such assumption'
 )
-"""What every proof assumes where a record that does not fit makes a party refuse."""
+"""The assumption of every proof where a record that does not fit makes a party refuse."""
 
 NO_TIMES = (
     "the times of messages are not covered: whoever sees when a party answers learns roughly how many records it has; "
     "slot_seconds in [study] lets answers leave on a public schedule"
 )
-"""What every row says where a study has no public schedule."""
+"""The sentence of every row where a study has no public schedule."""
 
 
 def with_refusals(entry: Protocol) -> Protocol:

@@ -1,4 +1,4 @@
-"""What is left of this machine's privacy budget, and what a study would take of it, as one line."""
+"""The rest of this machine's privacy budget, and a study's share of it, as one line."""
 
 from dataclasses import dataclass
 

@@ -68,7 +68,7 @@ _FILLED = "a cell that does not fit became the study's public value"
 
 @dataclass(repr=False)
 class Cleaned:
-    """What was done to a file.
+    """The changes made to a file.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Cleaned:
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """What was mended in the file as a whole."""
+        """The repairs of the file as a whole."""
         return tuple(sign for sign in self.found.signs if sign.name in _MENDED_SIGNS)
 
     @property

@@ -145,7 +145,7 @@ def _from_sample(table: TextTable, ignore: Collection[str | None]) -> Columns:
 
 
 class _Blocks(BaseModel):
-    """What is read of a TOML file; the rest of it, if it is a whole study, is for ``--like``."""
+    """The part of a TOML file that is read; the rest of it, if it is a whole study, is for ``--like``."""
 
     model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
 

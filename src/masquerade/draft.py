@@ -87,7 +87,7 @@ def auxiliary_file(path: Path, features: Sequence[Feature]) -> AuxiliaryFile:
 
 @dataclass(frozen=True)
 class Draft:
-    """What a new study is made of. Where a key is missing, the file has a placeholder.
+    """The content of a new study. Where a key is missing, the file has a placeholder.
 
     Parameters
     ----------
@@ -196,12 +196,12 @@ class Draft:
 
     @property
     def note(self) -> str:
-        """What the coordinator has to know of the study's privacy: a sentence without a full stop, or nothing."""
+        """A note for the coordinator about the study's privacy: a sentence without a full stop, or nothing."""
         return screen_note(entry_named(self.protocol), len(self.parties), self.counted_colluders, proven=self.proven)
 
     @property
     def proposal(self) -> Proposal:
-        """What the file says about measuring the model."""
+        """The file's section on measuring the model."""
         wanted = self.measured and "evaluation" not in self.more
         if not (wanted and entry_named(self.protocol).evaluates and self.proven and self.label.classes is None):
             return Proposal()
@@ -232,7 +232,7 @@ class Draft:
 
     @property
     def price(self) -> str:
-        """What it costs that the run may lose parties: a sentence without a full stop, or nothing."""
+        """The price of a run that may lose parties: a sentence without a full stop, or nothing."""
         if not self.dropouts:
             return ""
         return (
@@ -242,7 +242,7 @@ class Draft:
 
     @property
     def foreseen(self) -> str:
-        """What can be expected of the release, where that is not much and follows from what was given; else nothing."""
+        """A warning if little can be expected of the release and that follows from the options; else nothing."""
         tell = entry_named(self.protocol).expectation
         if tell is None or self.examples or self.unranged:
             return ""

@@ -1,4 +1,4 @@
-"""What ``study new`` was told, put together: options, a file with columns, and the settings of another study."""
+"""The input of ``study new``, put together: options, a file with columns, and the settings of another study."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Guess:
-    """What a column's cells say of it.
+    """The evidence of a column's cells about its kind.
 
     Parameters
     ----------

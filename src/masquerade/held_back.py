@@ -18,7 +18,7 @@ _WORTH = 0.05  # an interval that reaches farther to each side is not worth a fi
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a new study says about an evaluation.
+    """The part of a new study about an evaluation.
 
     Parameters
     ----------

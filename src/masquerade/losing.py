@@ -1,4 +1,4 @@
-"""What a new study says of parties that fall silent: its section ``[dropouts]``, and the price of it."""
+"""The part of a new study about parties that fall silent: its section ``[dropouts]``, and the price of it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the doctor checks of the network: whether Charlie can listen, and whether a party reaches him."""
+"""The doctor's checks of the network: whether Charlie can listen, and whether a party reaches him."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""What changed between two studies, in words: first what changes the noise, then who takes part, then the rest."""
+"""The differences between two studies, in words: first the noise, then the participants, then the rest."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ __all__ = ["Change", "Group", "changes", "diff_shown"]
 
 
 class Group(StrEnum):
-    """What a change is about; in the order in which changes are told."""
+    """The subject of a change; in the order in which changes are told."""
 
     NOISE = "What changes the noise, or what it is sized for"
     WHO = "Who takes part"

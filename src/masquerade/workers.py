@@ -25,7 +25,7 @@ _WAIT_SECONDS = 4  # for the first worker; with the connection, less than ten se
 _ATTEMPTS = 3
 
 _LOST = "TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "CancelledError", "FutureCancelledError"
-"""What joblib, loky and Dask raise where a process ended in the middle of a call."""
+"""The errors of joblib, loky and Dask for a process that ended in the middle of a call."""
 
 
 @dataclass(frozen=True)

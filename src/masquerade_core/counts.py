@@ -1,4 +1,4 @@
-"""What noisy histograms say of the records: sizes, rates, quantiles, means, and which levels are rare.
+"""Estimates from noisy histograms: sizes, rates, quantiles, means, and rare levels.
 
 All of it is computed from counts that are already noisy, so it costs no privacy. Every number comes with the standard
 deviation that the noise gives it. Sums are exact or correctly rounded, so every machine computes the same numbers.

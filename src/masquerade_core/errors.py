@@ -66,7 +66,7 @@ class RunFailed(MasqueradeError):
 
 
 class Damaged(RunFailed):
-    """What this machine keeps of a run, or of its budget, is damaged. That is nobody's misdeed."""
+    """This machine's record of a run, or of its budget, is damaged. That is nobody's misdeed."""
 
 
 class SumRefused(RunFailed):
@@ -207,7 +207,7 @@ class RefusedLocally(MasqueradeError):
 
 
 class OlderCopy(RefusedLocally):
-    """What this machine keeps of its budget is an older copy, or lacks its end: what was spent since is not in it."""
+    """This machine's record of its budget is an older copy, or lacks its end: later spending is not in it."""
 
 
 class ProgramChanged(RefusedLocally):

@@ -29,7 +29,7 @@ _TYPES = frozenset(
 
 
 class Findings(NamedTuple):
-    """What files of evidence prove.
+    """The verdict that files of evidence prove.
 
     Attributes
     ----------

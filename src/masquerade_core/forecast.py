@@ -10,7 +10,7 @@ _BITS = 2048
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one participant may need for a frame beside the study's ``deadline_seconds``.
+    """The time that a participant may need for a frame beside the study's ``deadline_seconds``.
 
     Attributes
     ----------

@@ -8,7 +8,7 @@ COPIES = (
     "this attempt is over, and nobody is at fault for it. Leave one process that uses this state folder, keep the "
     "folder out of backups, and start the run again, with everybody"
 )
-"""What to do where a state was copied."""
+"""The hint for a state folder that was copied."""
 
 NAMING = ("waited_for", "peer", "suspects", "copied", "said_by", "accused")
 """The attributes in which errors name participants."""

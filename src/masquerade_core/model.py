@@ -42,7 +42,7 @@ KIND = "masquerade model 1"
 
 
 class Release(Protocol):
-    """What a role returns: what the run publishes, the same at every participant."""
+    """A role's result: everything that the run publishes, the same at every participant."""
 
     def files(self, study: Study, run: bytes) -> Mapping[str, Mapping[str, Any] | str]:
         """Return the contents of the files that publish it, by the files' names: a JSON object, or a text."""
@@ -96,7 +96,7 @@ class Labelled(Protocol):
 
 @dataclass(frozen=True)
 class Published:
-    """What a run shows of all records besides its model, to everybody who sees the run.
+    """Numbers about all records that a run shows besides its model, to everybody who sees the run.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ def as_received(effect: Effect | None, answer: Any) -> Any:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a role sent and returned when it was run again."""
+    """The messages and the result of a role that was run again."""
 
     sent: tuple[Send, ...]
     result: Any

@@ -1,4 +1,4 @@
-"""What of the roster a party is shown, and whose last word of the run.
+"""Roster disclosure: the part of the roster that a party is shown, and the parties whose last words it gets.
 
 The *roster* is the list of all parties with their signed hellos. In a small study everybody is shown all of it. In a
 large one that would be K hellos for each of K parties. There a party is shown the root of a Merkle tree over all hellos

@@ -6,7 +6,7 @@ from collections.abc import Collection
 __all__ = ["DELTA", "UNSHOWN", "counted", "listed", "printable"]
 
 DELTA = "slack in probability: outputs may exceed the e^epsilon bound by at most delta"
-"""What delta is. It is not the chance that epsilon fails: that is another definition, *probabilistic* privacy."""
+"""Delta's meaning. It is not the chance that epsilon fails: that is another definition, *probabilistic* privacy."""
 
 UNSHOWN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 """The characters that no name may have, for the inside of a pattern's brackets.

@@ -41,7 +41,7 @@ _GRACE = 1.0  # seconds that a beat may be late
 
 
 class AdmittingSession(Session):
-    """What Charlie's session does until every party is there.
+    """Charlie's session until every party is there.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _OTHERWISE = frozenset(
         *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM),
     }
 )
-"""What SQLite says where the disk or another process is the reason."""
+"""SQLite's messages where the disk or another process is the reason."""
 
 _HEADER = b"SQLite format 3\0"
 _VERSIONS = slice(18, 20)  # of the form in which a database may be written, and may be read; 1, or 2 with a log

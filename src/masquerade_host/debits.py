@@ -1,4 +1,4 @@
-"""What a session asks of the ledger of the privacy budget: to write down a cost before anything leaves.
+"""The budget hook of a session: it writes a cost into the ledger before anything leaves.
 
 A role counts what its next message costs in privacy. The session has this debited first, and only then puts the message
 on the wire. So a process that dies between the two has paid for something that never left, and never the reverse.

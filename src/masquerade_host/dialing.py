@@ -1,4 +1,4 @@
-"""What a party makes of its connection's ups and downs: when to try again, and when to give up and say why."""
+"""A party's reconnection rules: when to try again, and when to give up and say why."""
 
 from collections.abc import Callable
 

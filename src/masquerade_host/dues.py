@@ -1,4 +1,4 @@
-"""What is due, since when, and until when: everybody who waits in a session asks here.
+"""Deadlines: which frame is due, since when, and until when. Every wait of a session asks here.
 
 A frame is *due* from a participant once it holds all that the frame follows from. From that moment on it has the
 study's ``deadline_seconds``, and the public forecast of the work (:class:`~masquerade_core.forecast.Forecast`). Beats

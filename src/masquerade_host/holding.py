@@ -26,7 +26,7 @@ _ANSWERS = 0.8  # of the study's deadline: how long a party that was started aga
 
 
 class HoldingSession(Session):
-    """What a party's session holds back; it is made as a :class:`~masquerade_host.session.Session`."""
+    """The frames that a party's session holds back; it is made as a :class:`~masquerade_host.session.Session`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

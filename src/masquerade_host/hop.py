@@ -47,7 +47,7 @@ class Contest:
 
 @dataclass
 class Hop:
-    """What Charlie knows of one party.
+    """Charlie's knowledge of one party.
 
     Attributes
     ----------

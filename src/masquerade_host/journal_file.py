@@ -53,7 +53,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class _Head:
-    """What the second file says: the number of the attempt and of its rows, the last link, and the run's id."""
+    """The contents of the second file: the number of the attempt and of its rows, the last link, and the run's id."""
 
     attempt: int
     count: int

@@ -1,4 +1,4 @@
-"""What every session does with its journal: nothing leaves before all that led to it is written down.
+"""Commit before send: nothing leaves a session before everything that led to it is in the journal.
 
 A session puts frames aside while it works. At the end of each step it commits the journal, has the budget pay for what
 the frames release, and only then lets them out. After a restart it first does again what the journal says

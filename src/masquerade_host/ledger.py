@@ -26,7 +26,7 @@ __all__ = ["Account", "Ledger"]
 
 @dataclass(frozen=True)
 class Account:
-    """What a population's budget is, and what became of it.
+    """A population's budget, and its use so far.
 
     Attributes
     ----------

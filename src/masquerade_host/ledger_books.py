@@ -1,4 +1,4 @@
-"""What follows from the ledger's entries: limits, reservations, attempts and debits, and what is still allowed.
+"""The books of the ledger: limits, reservations, attempts, debits and the allowed rest, computed from its entries.
 
 The books are computed anew from the entries whenever a ledger is opened. They touch no file. Every method that begins
 with ``check`` raises if an entry would break a rule; :meth:`Books.enter` takes an entry that was written.
@@ -30,7 +30,7 @@ class Attempt:
 
 @dataclass
 class Reservation:
-    """What a study may take of a population's budget on this machine, and what it has taken.
+    """A study's share of a population's budget on this machine: reserved, and taken so far.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Reservation:
 
     @property
     def taken(self) -> Total:
-        """What was debited in all attempts."""
+        """The sum of the debits of all attempts."""
         return _sum(attempt.total for attempt in self.tries)
 
     def spent(self, *, basic_only: bool) -> Total:

@@ -34,7 +34,7 @@ _TO_SEND = 512  # chunks for one peer inside ZeroMQ: the longest frame fits, so 
 
 
 class ConnectionEvent(Enum):
-    """What happened to a party's connection."""
+    """An event of a party's connection."""
 
     CONNECTED = auto()
     DENIED = auto()  # Charlie answered, and this party's key is not on his list
@@ -69,7 +69,7 @@ class ProxyRefusedError(OSError):
 
 
 class Link(Protocol):
-    """What any session needs of its transport."""
+    """The transport interface of any session."""
 
     @property
     def sockets(self) -> tuple[Any, ...]:
@@ -87,7 +87,7 @@ class Link(Protocol):
 
 
 class PartyLink(Link, Protocol):
-    """What a party's session needs; :class:`~masquerade_host.dialer.PartySocket` is one."""
+    """The transport interface of a party's session; :class:`~masquerade_host.dialer.PartySocket` is one."""
 
     def connection_events(self) -> Iterable[ConnectionEvent]:
         """Take what the connection went through."""
@@ -103,7 +103,7 @@ class PartyLink(Link, Protocol):
 
 
 class CharlieLink(Link, Protocol):
-    """What Charlie's session needs; :class:`~masquerade_host.transport.CharlieSocket` is one."""
+    """The transport interface of Charlie's session; :class:`~masquerade_host.transport.CharlieSocket` is one."""
 
     @property
     def address(self) -> str:

@@ -1,4 +1,4 @@
-"""What a monitoring system may ask a running process: numbers for Prometheus, and whether the process is alive.
+"""Metrics of a running process for a monitoring system: numbers for Prometheus, and whether the process is alive.
 
 The numbers are those that every participant of the run may know, or that only tell of connections. The default
 collectors of the Prometheus client are left out: the processor time and the memory of a process depend on how many

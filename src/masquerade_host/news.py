@@ -1,4 +1,4 @@
-"""What a session reports as it goes: how far a long stage is, and what passed so far."""
+"""Progress events of a session: how far a long stage is, and how much passed so far."""
 
 from collections.abc import Callable
 

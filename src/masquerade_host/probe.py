@@ -32,7 +32,7 @@ _HELLO_NONCE, _WELCOME_NONCE = b"CurveZMQHELLO---", b"WELCOME-"
 
 
 class Answer(Enum):
-    """What was seen at an address."""
+    """The result of a probe of an address."""
 
     UNKNOWN_NAME = auto()  # the name cannot be resolved here
     REFUSED = auto()  # the machine answers that nobody listens there

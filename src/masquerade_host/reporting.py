@@ -16,7 +16,7 @@ __all__ = ["Reporting", "reporting"]
 
 @dataclass(frozen=True)
 class Reporting:
-    """What an operator asked for.
+    """An operator's choices of logs, view and metrics.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a party checks when it takes its seat, and when it leaves it: the roster, and the last words of the run.
+"""Roster verification: a party's checks of the roster at the start, and of the last words of the run at its end.
 
 The rest of a party's session is in :mod:`masquerade_host.party_session`.
 """
@@ -35,7 +35,7 @@ def _shown_class() -> "type[Shown]":
 
 
 class SeatingSession(HoldingSession):
-    """What a party's session checks; it is made as a :class:`~masquerade_host.session.Session`."""
+    """The checks of a party's session; it is made as a :class:`~masquerade_host.session.Session`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

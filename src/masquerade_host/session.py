@@ -1,4 +1,4 @@
-"""What both ends of a session share: the role's pending effect, the inboxes, the clocks, and the news of a bad end.
+"""The common part of a session's ends: the role's pending effect, the inboxes, the clocks, and the news of a bad end.
 
 A *role* is one participant's part of a protocol. It asks for *effects*, such as "send this" or "wait for that". A
 session carries them out: it takes the role's effects, the frames that arrived and the time, and it answers the role. It

@@ -40,7 +40,7 @@ class End(Enum):
 
 
 class JoinState(Enum):
-    """What one end of a hop knows of the run. The same name means the same on both ends."""
+    """A state: one end's knowledge of the run. The same name means the same on both ends."""
 
     __hash__ = object.__hash__  # Enum's own is slower, and the table is asked for every frame
 
@@ -92,7 +92,7 @@ class Turn(Enum):
 
 
 class HopEvent(Enum):
-    """What changes a state without a frame."""
+    """An event that changes a state without a frame."""
 
     JOIN = "role joins"
     LOST = "connection lost"
@@ -149,7 +149,7 @@ SENDS: _Turns = {
         _S.ENDED: {_T.REFUSAL: _S.ENDED, _T.ABORT: _S.ENDED},
     },
 }
-"""What an end may send in a state, and the state after it."""
+"""The frames that an end may send in a state, and the state after each."""
 
 RECEIVES: _Turns = {
     End.PARTY: {
@@ -231,7 +231,7 @@ RECEIVES: _Turns = {
         _S.ENDED: {_T.STALE_HELLO: _S.ENDED, _T.FOREIGN_HELLO: _S.ENDED, _T.FIELDS: _S.ENDED},
     },
 }
-"""What an end may be sent in a state, and the state after it."""
+"""The frames that an end may receive in a state, and the state after each."""
 
 EVENTS: _Events = {
     End.PARTY: {
@@ -244,7 +244,7 @@ EVENTS: _Events = {
         _S.SEATED: {_E.DROPPED: _S.ENDED},
     },
 }
-"""What happens without a frame in a state, and the state after it; an event that is not listed changes nothing."""
+"""The events without a frame in a state, and the state after each; an event that is not listed changes nothing."""
 
 
 def may_send(end: End, state: JoinState, turn: Turn) -> bool:

@@ -51,7 +51,7 @@ def hash_of_files(files: Mapping[str, bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class Entry:
-    """What the transcript notes of one frame.
+    """The transcript's entry for one frame.
 
     Attributes
     ----------

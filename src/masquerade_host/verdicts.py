@@ -57,7 +57,7 @@ Nobody says so sooner on the same clock. The rest is for beats that come late an
 
 
 class Known(NamedTuple):
-    """What a participant knows itself when it hears that somebody did not answer in time.
+    """A participant's own knowledge when it hears that somebody did not answer in time.
 
     Attributes
     ----------

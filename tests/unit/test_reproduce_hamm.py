@@ -17,11 +17,13 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from masquerade_lab.baselines.average import average_rate
 from masquerade_lab.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
+from masquerade_lab.reproduce.hamm_points import Point
 from masquerade_lab.reproduce.hamm_runs import (
     accuracies,
     aggregate,
     crossed,
     crossing,
+    crossing_row,
     draw_noise,
     draw_norms,
     principal_components,
@@ -36,7 +38,6 @@ from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]
 
-WIDENED = 4.0  # standard errors
 C, FEATURES = 6, 12
 _FALLING = (0.8, 0.7, 0.6, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2)
 
@@ -165,6 +166,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         "_TIME_DOMAIN": 10,
         "_D": 8,
         "_POOL": 100,
+        "POINTS": (Point("soft", "published", 0.01, 30), Point("vote", "tight", 0.1, 30)),
     }
     for name, value in settings.items():
         monkeypatch.setattr(hamm, name, value)
@@ -180,24 +182,27 @@ def _named(report: Report, table: str, name: str = "") -> list[Row]:
 
 def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) -> None:
     report = reproduce("hamm-2016", "2", data=small, draws=3)
-    assert [row.name for row in _named(report, hamm._WITHOUT)][:5] == ["batch", "indiv", "vote", "soft", "avg"]
-    (norm,) = _named(report, hamm._NORMS)
-    assert norm.inside(WIDENED)
+    for table in (hamm._WITHOUT, hamm._BESIDE):
+        shown = [row.name for row in _named(report, table) if ":" not in row.name]
+        assert shown == ["batch", "indiv", "vote", "soft", "avg"]
+    norm, *wrong = _named(report, hamm._NORMS)
+    assert norm.inside()
     assert norm.error is not None
     assert 0 < norm.error < 0.02
-    (wrong,) = _named(report, hamm._BROKEN_NORM)
-    assert wrong.broken
-    assert not wrong.inside(WIDENED)
-    assert wrong.value == pytest.approx(1 / (C * 8), rel=0.3)
-    assert len(_named(report, hamm._NOISE)) == 6
-    assert len(_named(report, hamm._BROKEN)) == 3
+    assert all(row.broken and row.holds for row in wrong)
+    assert [row.name for row in wrong] == [
+        f"norm: {mistake}" for mistake in ("no noise", "half of the noise", "5 % short", "norm from Exp(Delta/eps)")
+    ]
+    assert wrong[-1].value == pytest.approx(1 / (C * 8), rel=0.3)
+    # Nothing is known of these records under noise, so nothing is checked.
+    assert [row.name for row in _named(report, hamm._NOISE)] == [point.name for point in hamm.POINTS]
     assert [len(_named(report, table)) for table in hamm._CURVES.values()] == [27, 18, 27]
     assert {row.table for row in report.rows if row.banded} == {
-        *(hamm._WITHOUT, hamm_public.TABLE, hamm._ORDER, hamm._NORMS, hamm._BROKEN_NORM, hamm._NOISE, hamm._BROKEN)
+        *(hamm._WITHOUT, hamm._BESIDE, hamm_public.TABLE, hamm._ORDER, hamm._NORMS)
     }
     # Far noise leaves what a classifier that never saw a record has; hardly any leaves what there is without.
     (near,) = _named(report, hamm._CURVES["exp"], "soft, 1/eps = 0.001")
-    (without,) = _named(report, hamm._WITHOUT, "soft")
+    (without,) = (row for row in _named(report, hamm._WITHOUT) if row.name == "soft")
     assert near.value == pytest.approx(without.value, abs=0.05)
     (far,) = _named(report, hamm._CURVES["published"], "vote, 1/eps = 10")
     assert far.value < 0.35 < without.value
@@ -217,8 +222,10 @@ def test_a_public_projection_takes_the_auxiliary_records_directions_alone(
 
     monkeypatch.setattr(hamm_public, "principal_components", noted)
     rows = _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm_public.TABLE)
-    assert [row.name for row in rows] == ["batch", "vote", "soft", "avg"]
-    assert [of.shape for of in seen] == [(80, 10)] * 3
+    assert [row.name for row in rows if not row.broken] == ["batch", "vote", "soft", "avg"]
+    assert next(row.name for row in rows if row.broken) == "batch: the first columns in their place"
+    assert [of.shape for of in seen] == [(80, 10), (8, 10)] * 3
+    np.testing.assert_array_equal(seen[1], np.eye(8, 10))
     X, _ = _records(300)
     order = shuffled("hamm-2016 2016 0", 300)
     np.testing.assert_array_equal(seen[0], X[order[180:260], :10])
@@ -243,7 +250,7 @@ def test_a_sampler_that_forgets_the_dimension_or_is_five_percent_short_is_notice
 
     monkeypatch.setattr(hamm_runs, "draw_noise", wrong)
     report = reproduce("hamm-2016", "2", data=small, draws=1)
-    (norm,) = _named(report, hamm._NORMS)
+    norm, *_ = _named(report, hamm._NORMS)
     assert norm in report.failed
     assert not norm.inside(2)
 
@@ -256,6 +263,19 @@ def test_where_a_curve_falls_to_a_level_is_between_its_points() -> None:
     assert crossing(curve, 0.1) == hamm._INVERSES[-1]
     back = Series("soft", (1.0, 10.0, 100.0), (0.8, 0.4, 0.7))  # noise may lift a curve again
     assert crossing(back, 0.6) == pytest.approx(np.sqrt(10))
+
+
+def test_a_crossing_that_is_none_says_why() -> None:
+    rng = np.random.default_rng(8)
+    found = {f"soft {x:g}": 0.5 - x / 1000 + 1e-3 * rng.standard_normal((10, 2)) for x in (1.0, 10.0, 100.0)}
+
+    def row(level: float) -> Row:
+        return crossing_row("t", "soft", found, "soft", (1.0, 10.0, 100.0), np.full(10, level), "the paper: 10")
+
+    assert (row(0.6).value, row(0.6).error, row(0.6).note) == (1.0, None, "below at every point; the paper: 10")
+    assert (row(0.3).value, row(0.3).error, row(0.3).note) == (100.0, None, "above at every point; the paper: 10")
+    assert row(0.45).note == "the paper: 10"
+    assert row(0.45).error is not None
 
 
 def test_a_crossing_s_error_is_that_of_other_trials_and_other_noise() -> None:

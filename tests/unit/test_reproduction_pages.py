@@ -29,7 +29,17 @@ STEMS: list[str] = DRAW.there()
 
 
 def test_results_are_stored() -> None:
-    expected = {"kang-1", "kang-2", "kang-pl", "hamm-2016-3", "bixler-4", "pathak-2010-2", "rajkumar-2012-1"}
+    expected = {
+        "kang-1",
+        "kang-2",
+        "kang-pl",
+        "hamm-2016-2",
+        "hamm-2016-3",
+        "hamm-2016-4",
+        "bixler-4",
+        "pathak-2010-2",
+        "rajkumar-2012-1",
+    }
     assert expected <= set(STEMS)
 
 
@@ -101,19 +111,38 @@ def test_a_line_names_what_its_band_catches_and_what_it_cannot_see() -> None:
     assert second == "| r | 0.7000 | 0.0100 | 0.4 to 0.6 OUTSIDE |  |  |"
 
 
-def test_curves_that_a_page_has_as_tables_are_the_stored_ones() -> None:
+@pytest.mark.parametrize("figure", ["2", "3", "4"])
+def test_curves_and_crossings_that_a_page_has_as_tables_are_the_stored_ones(figure: str) -> None:
+    stem = f"hamm-2016-{figure}"
     page = (HERE / "hamm-2016.md").read_text(encoding="utf-8")
-    stored = {(row.table, row.name): row.value for row in DRAW.stored("hamm-2016-3")}
-    figure = page[page.index("## Figure 3") : page.index("## Figure 4")]
-    tables = re.findall(
-        r"\*\*(Accuracy by [^\n]*?)\*\*[^\n]*\n\n\| 1/eps \|([^\n]*)\|\n[^\n]*\n((?:\|[^\n]*\n)+)", figure
-    )
+    stored = {(row.table, row.name): row for row in DRAW.stored(stem)}
+    part = page.split(f"<!-- tables {stem} -->")[1].split("<!-- tables ")[0]
+    tables = re.findall(r"\*\*(Accuracy by [^\n]*?)\*\*[^|]*\n\n\| 1/eps \|([^\n]*)\|\n[^\n]*\n((?:\|[^\n]*\n)+)", part)
     assert len(tables) == 3
     for name, points, lines in tables:
         for line in lines.splitlines():
             method, *shown = (cell.strip() for cell in line.strip("|").split("|"))
-            found = [f"{stored[name, f'{method}, 1/eps = {x.strip()}']:.3f}" for x in points.split("|")]
+            found = [f"{stored[name, f'{method}, 1/eps = {x.strip()}'].value:.3f}" for x in points.split("|")]
             assert shown == found
+    by_parties = re.findall(r"\*\*(1/eps up to [^\n]*?)\*\*\n\n\| \| (M = [^\n]*)\|\n[^\n]*\n((?:\|[^\n]*\n)+)", part)
+    assert len(by_parties) == (0 if figure == "2" else 2)
+    for name, sizes, lines in by_parties:
+        for line in lines.splitlines():
+            method, *shown = (cell.strip() for cell in line.strip("|").split("|"))
+            rows = [stored[name, f"{M.strip()}, {method}"] for M in sizes.split("|")]
+            ends = [f"{'<' if row.value < 1 else '>'} {row.value:g}" for row in rows]
+            places = [f"{row.value:.4f} ({row.shown_error})" for row in rows]
+            assert shown == [place if row.error else end for row, place, end in zip(rows, places, ends, strict=True)]
+
+
+def test_a_figure_s_tables_are_not_filled_from_another_one_s_results() -> None:
+    page = (HERE / "hamm-2016.md").read_text(encoding="utf-8")
+    before, after = page.split("<!-- tables hamm-2016-3 -->")
+    wrong = f"{before}<!-- tables hamm-2016-3 -->{after.replace('0.9', '0.8')}"
+    filled = DRAW.filled("hamm-2016-3", wrong)
+    others = "<!-- tables hamm-2016-4 -->"
+    assert filled.split(others)[1] == wrong.split(others)[1]
+    assert filled.split(others)[0] != wrong.split(others, maxsplit=1)[0]
 
 
 def test_what_stands_beside_the_paper_s_words_is_a_stored_number() -> None:

@@ -40,7 +40,7 @@ class Place(StrEnum):
 
 
 class State(StrEnum):
-    """What a study's record says of it."""
+    """The state of a study in its record."""
 
     NEW = "new"
     WAITS = "waits"
@@ -64,7 +64,7 @@ class Item:
 
 
 class Record(BaseModel):
-    """What has become of a study's file, and why. It says nothing of the records, and nothing secret.
+    """The record of a study's file: its state, and the reason. It says nothing of the records, and nothing secret.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is to become of a study in the inbox: refused, waiting for a person, or ready; and the run that it would be."""
+"""The decision on a study in the inbox: refused, waiting for a person, or ready; and the run that it would be."""
 
 import shlex
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the process of a run reports while it lives, one JSON object a line: how far it is, and how it ended."""
+"""The reports of a run's process, one JSON object a line: how far it is, and how it ended."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What a site does at each look at its folders: it judges what came, begins what is due, and ends what is over.
+"""A site's round over its folders: it judges new studies, begins runs that are due, and ends those that are over.
 
 All that it decides follows from the folders, the records beside the studies, and the state folders. So a site that was
 killed at any moment goes on where it was.

@@ -1,4 +1,4 @@
-"""What is said of a study's file in a site: a verdict while it lies in the inbox, and what its run would be."""
+"""A site's verdict on a study's file in its inbox, and the run that would follow."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ __all__ = ["Facts", "Judging", "Kind", "Known", "Verdict"]
 
 
 class Kind(StrEnum):
-    """What a verdict says."""
+    """The kind of a verdict."""
 
     REFUSED = "refused"
     WAITS = "waits"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Facts:
-    """What stands in a study that the record of it shows: its name, its fingerprint, and which party this site is."""
+    """The facts of a study that its record shows: its name, its fingerprint, and which party this site is."""
 
     study: str = ""
     fingerprint: str = ""
@@ -30,7 +30,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to become of a study, and why.
+    """The decision on a study, and its reason.
 
     Attributes
     ----------

@@ -116,7 +116,7 @@ def pair_mask(run: bytes, label: bytes, secret: bytes, ends: tuple[End, End], pe
 
 @dataclass
 class _Held:
-    """What a party holds of its neighbours for one round, by their numbers, and its own one-time key."""
+    """A party's shares of its neighbours for one round, by their numbers, and its own one-time key."""
 
     secret: bytes = field(repr=False)
     public: bytes = field(init=False)

@@ -1,4 +1,4 @@
-"""What commands know of an evaluation: rows of the statement, paragraphs, the price. Every protocol gets them alike."""
+"""The evaluation as commands see it: rows of the statement, paragraphs, the price. Every protocol gets them alike."""
 
 from collections.abc import Collection
 from dataclasses import replace

@@ -166,7 +166,7 @@ class Outcome(Broadcast):
 
 
 class Addends(Protocol):
-    """What has words and a check value: a contribution, or a sum of some."""
+    """Words and a check value: a contribution, or a sum of some."""
 
     @property
     def words(self) -> bytes:

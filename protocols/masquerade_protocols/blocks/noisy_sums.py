@@ -48,7 +48,7 @@ _SOURCE = "docs/privacy/dp-gd.md: exact composition of T Gaussian rounds; Balle 
 
 @dataclass(frozen=True)
 class Observed:
-    """What the views of a run see that opens sums with noise in shares.
+    """The views of a run that opens sums with noise in shares, and what each sees.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 KAPPA = 2112.0
-"""What Theorem 5.3's own steps need of kappa: 64 times 33."""
+"""The kappa that Theorem 5.3's own steps need: 64 times 33."""
 
 
 def t_hat(d: int, sigma: float, failure: float = FAILURE) -> float:

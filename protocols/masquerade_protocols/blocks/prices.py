@@ -1,4 +1,4 @@
-"""What secure sums cost: it follows from public numbers alone."""
+"""The cost of secure sums, from public numbers alone."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -15,7 +15,7 @@ _KEY, _PROOF = 2.5, 1.0
 """Exponentiations of each party once a run: to check the key's form, and the proof of all openings."""
 
 _BLINDING = 1.0
-"""What Charlie's blind costs for each plaintext, in exponentiations: one full obfuscator."""
+"""The cost of Charlie's blind for each plaintext, in exponentiations: one full obfuscator."""
 
 _SETTING_UP = 5
 """Round trips: the join, the lead's key, and the coin toss's commitments, echoes and reveals."""

@@ -1,4 +1,4 @@
-"""What each noisy sum of a run costs, counted before its contribution leaves.
+"""The cost of each noisy sum of a run, counted before its contribution leaves.
 
 A run opens several sums, each with fresh Gaussian noise. Together they keep the study's privacy target. A run that ends
 early has released the first of them only, and the data owner's budget pays for those. So every contribution is counted
@@ -28,7 +28,7 @@ _ROUNDED_UP = 1 + 1e-12
 
 @dataclass(frozen=True)
 class Price:
-    """What one release costs; :class:`~masquerade_core.effects.Release` has the fields."""
+    """The cost of one release; :class:`~masquerade_core.effects.Release` has the fields."""
 
     epsilon: float
     delta: float

@@ -1,4 +1,4 @@
-"""What a protocol's entry says of runs that may lose parties: what it costs, and who may ask for what.
+"""A protocol entry's rules for runs that may lose parties: the price, and the settings that go together.
 
 A study with ``[dropouts]`` goes on without parties that fall silent, by sums that are made again
 (:mod:`masquerade_protocols.blocks.masked_sum`) or by double masks (:mod:`masquerade_protocols.blocks.double_masks`).

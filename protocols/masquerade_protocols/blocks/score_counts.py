@@ -1,4 +1,4 @@
-"""What an evaluation counts over the records that were held back: by the cell, the bin or the class of their scores."""
+"""The counts of an evaluation over the held-back records: by the cell, the bin or the class of their scores."""
 
 from dataclasses import dataclass
 

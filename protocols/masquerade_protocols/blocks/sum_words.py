@@ -1,4 +1,4 @@
-"""What statements and explanations say of the way in which a study's sums are made: under encryption, or by masks.
+"""Sentences of statements and explanations about a study's kind of sum: under encryption, or by masks.
 
 Everything that names a key, a lead or ciphertexts stands here, beside what takes its place under masks. So a protocol's
 words are right in either case.
@@ -13,7 +13,7 @@ from masquerade_protocols.blocks.layouts import has_double_masks
 __all__ = ["SumWords", "sum_words"]
 
 MASKS = "X25519, BLAKE2b and ChaCha20"
-"""What the masks of ``[crypto] sum = "masks"`` rest on."""
+"""The assumption behind the masks of ``[crypto] sum = "masks"``."""
 
 
 @dataclass(frozen=True)

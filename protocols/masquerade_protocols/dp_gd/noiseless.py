@@ -1,4 +1,4 @@
-"""What ``dp-gd`` would release without noise. Whoever computes it sees all records."""
+"""The release of ``dp-gd`` without noise. Whoever computes it sees all records."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What follows from the study of a ``dp-gd`` run and from N alone: rounds, clip, noise, steps and slots.
+"""Public numbers of a ``dp-gd`` run, from the study and N alone: rounds, clip, noise, steps and slots.
 
 Everybody works these numbers out for itself and must get the same. So rounds and clip, which the noise depends on,
 follow from comparisons of fractions. The step is made of operations that every machine rounds alike.

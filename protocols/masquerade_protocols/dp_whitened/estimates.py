@@ -1,4 +1,4 @@
-"""What follows from opened sums alone: the centre, the whitened coordinates, the steps, and the classifier.
+"""Estimates from opened sums alone: the centre, the whitened coordinates, the steps, and the classifier.
 
 Everybody computes it, and Charlie's result is the one that counts: each function returns numbers that he rounds to a
 grid and sends (:mod:`masquerade_protocols.dp_whitened.points`). Nothing here looks at records. So all of it may depend

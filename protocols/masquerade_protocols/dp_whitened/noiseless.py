@@ -1,4 +1,4 @@
-"""What ``dp-whitened`` would release without noise. Whoever computes it sees all records."""
+"""The release of ``dp-whitened`` without noise. Whoever computes it sees all records."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

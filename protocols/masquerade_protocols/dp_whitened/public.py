@@ -1,4 +1,4 @@
-"""What follows from the study of a ``dp-whitened`` run and from N alone: the noise, its parts, and the sums' layouts.
+"""Public numbers of a ``dp-whitened`` run, from the study and N alone: the noise, its parts, and the sums' layouts.
 
 Every party draws its share of the noise before anybody knows N, so its standard deviation is a constant. What is chosen
 later is B, the length of one record's contribution in units of the grid: the larger a sum's part of the privacy target,
@@ -97,7 +97,7 @@ def noise_of(study: Study) -> SharedNoise:
 
 @dataclass(frozen=True)
 class Plan:
-    """What everybody computes from the study and from N, before a noisy sum is opened.
+    """Numbers that everybody computes from the study and from N, before a noisy sum is opened.
 
     Parameters
     ----------

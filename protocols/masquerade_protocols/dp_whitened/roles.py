@@ -89,7 +89,7 @@ _Integers = NDArray[np.int64]
 
 
 class Side(Interface):
-    """What differs between a party, Charlie, and somebody who has all records."""
+    """The differences between a party, Charlie, and somebody who has all records."""
 
     async def stage(self, name: str) -> None:
         """Say which stage begins."""

@@ -1,4 +1,4 @@
-"""What a party adds up over its records: integer vectors, and how far one replaced record moves each sum.
+"""A party's sums over its records: integer vectors, and how far one replaced record moves each sum.
 
 Every record is first cut to a public length and rounded to a vector of integers of length B at most, all by itself.
 Then everything is exact: sums of integers, and of products of integers. So one record, replaced, moves

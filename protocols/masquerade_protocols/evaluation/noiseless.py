@@ -1,4 +1,4 @@
-"""What ``evaluation`` would release without noise: the same model, since an evaluation changes no weight."""
+"""The release of ``evaluation`` without noise: the same model, since an evaluation changes no weight."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -25,7 +25,7 @@ __all__ = ["Prepared", "draw_noise", "encode_weights", "prepare", "train"]
 
 
 class Prepared(NamedTuple):
-    """What party P_j has when it joins, as integers on the grid.
+    """Party P_j's state when it joins, as integers on the grid.
 
     Parameters
     ----------

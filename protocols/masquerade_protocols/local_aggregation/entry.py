@@ -184,7 +184,7 @@ weights = "uniform"
 
 
 _EXPONENTIATIONS = 80
-"""What the paper's protocol takes with five parties, all participants together. It grows with the number of parties."""
+"""The time of the paper's protocol with five parties, for all participants. It grows with the number of parties."""
 
 _USUAL_PARTIES = 5
 

@@ -31,7 +31,7 @@ _MORE = {
     "floor": "a larger min_records, which every party must have",
     "sizes": "more records",
 }
-"""What makes the noise smaller, by the rule that sets its scale."""
+"""Advice for smaller noise, by the rule that sets its scale."""
 
 
 def expectation(study: Study) -> Expectation:

@@ -1,4 +1,4 @@
-"""What follows from the study and from N, the number of all records: noise, grids and slots of the three protocols."""
+"""Public numbers from the study and N, the number of all records: noise, grids and slots of the three protocols."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What ``summary`` would release without noise. Whoever computes it sees all records."""
+"""The release of ``summary`` without noise. Whoever computes it sees all records."""
 
 from collections.abc import Mapping
 

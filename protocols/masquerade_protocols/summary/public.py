@@ -1,4 +1,4 @@
-"""What follows from the study of a ``summary`` run alone: the bins, the noise, and the slots of the one sum."""
+"""Public numbers of a ``summary`` run, from the study alone: the bins, the noise, and the slots of the one sum."""
 
 from typing import Annotated, Self
 

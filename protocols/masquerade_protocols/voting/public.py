@@ -1,4 +1,4 @@
-"""What follows of ``vote`` and ``soft`` from public numbers alone: parameters, noise, the layout of what is sent.
+"""Public numbers of ``vote`` and ``soft``: parameters, noise, the layout of the messages.
 
 Every participant works all of this out from the study before it joins, and everybody gets the same. The paper's M is
 ``study.K``. Its N is the number of auxiliary points, and its K, the number of classes, is C here.

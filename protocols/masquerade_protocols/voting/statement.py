@@ -144,7 +144,7 @@ def _sharp(study: Study, samples: int | None = None) -> float:
 
 
 class _Proved(TypedDict):
-    """What :func:`_proved` finds, by the names of a row's parameters."""
+    """The result of :func:`_proved`, by the names of a row's parameters."""
 
     provable: str
     epsilon: float

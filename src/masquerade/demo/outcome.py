@@ -1,4 +1,4 @@
-"""What a demonstration says at its end: errors side by side, whether joining was worth it, and where things are."""
+"""The end of a demonstration: errors side by side, whether joining was worth it, and where things are."""
 
 from rich.console import RenderableType
 from rich.padding import Padding

@@ -80,7 +80,7 @@ class Plan:
         return self.directory / who / "records.csv"
 
     def state_folder(self, who: str) -> Path:
-        """What a party's machine keeps from run to run: its privacy budget and its approvals."""
+        """The state that a party's machine keeps from run to run: its privacy budget and its approvals."""
         return self.directory / who / "state"
 
     def home(self, who: str) -> Path:

@@ -1,4 +1,4 @@
-"""What records are worth without privacy: logistic regression whose penalty is chosen by cross-validation.
+"""A reference without privacy: logistic regression whose penalty is chosen by cross-validation.
 
 The study's own penalty would not do. Where it is too strong, a model without noise is as bad as the released one, and
 a comparison with it shows nothing.

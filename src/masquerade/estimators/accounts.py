@@ -1,4 +1,4 @@
-"""What a fit would have debited of each party's privacy budget, had the parties been machines."""
+"""The debits that a fit would have made to each party's privacy budget, had the parties been machines."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ __all__ = ["Debits", "debits_of", "spending"]
 
 @dataclass(frozen=True)
 class Debits:
-    """What one party would have paid for a fit.
+    """One party's hypothetical cost of a fit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What all estimators have in common: a fit is a simulation of a study that is made of the estimator's settings."""
+"""The common base of all estimators: a fit is a simulation of a study that is made of the estimator's settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -79,7 +79,7 @@ class LocalAggregation(SimulatedClassifier):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _InRounds(SimulatedClassifier):
-    """What PSGD and the two that its paper rejects have in common."""
+    """The common base of PSGD and of the two protocols that its paper rejects."""
 
     rounds: int | None = None
     a: float | None = None

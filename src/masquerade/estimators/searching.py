@@ -1,4 +1,4 @@
-"""What a search over settings costs in privacy: every model that it fits, and its scores beside them.
+"""The privacy cost of a search over settings: every model that it fits, and its scores beside them.
 
 A search fits each candidate to each fold's training records, and the best one to all records. The costs of these fits
 add up. It chooses by scores, which are computed on records without noise: no epsilon counts what they tell.
@@ -34,7 +34,7 @@ _SCORES = (
 
 @dataclass(frozen=True)
 class JointCost:
-    """What several fits to the same records cost together.
+    """The joint cost of several fits to the same records.
 
     Parameters
     ----------

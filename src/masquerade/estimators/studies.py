@@ -49,7 +49,7 @@ class Public:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a study says of the records: all of it is public between machines.
+    """The study's description of the records: all of it is public between machines.
 
     Parameters
     ----------

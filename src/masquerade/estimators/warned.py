@@ -1,4 +1,4 @@
-"""What estimators warn of, and how they refuse."""
+"""The warnings and refusals of estimators."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Board:
-    """What page one says.
+    """The content of page one.
 
     Parameters
     ----------

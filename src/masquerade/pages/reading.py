@@ -23,7 +23,7 @@ _HINT = "give the folder that a finished run wrote, such as the one that 'masque
 
 @dataclass(frozen=True)
 class Run:
-    """What a folder holds of a finished run, or of a simulation.
+    """The files of a finished run, or of a simulation.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def watermark(self) -> str:
-        """What a simulation's files are marked with; empty for a run between machines."""
+        """The mark of a simulation's files; empty for a run between machines."""
         return str(self.result.get("watermark", ""))
 
     @property

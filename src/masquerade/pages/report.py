@@ -24,7 +24,7 @@ NOT_PROVED = (
     "that a signature was made by a person and not by somebody who took the key file",
     "the times, the approval and the ledger's entry: they are the words of the folder's owner alone",
 )
-"""What no check of a folder proves, as ``masquerade verify`` says it."""
+"""The limits of any check of a folder, as ``masquerade verify`` says them."""
 
 _FIGURES = (
     ("error", "error", ("error",)),

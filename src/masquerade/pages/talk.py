@@ -43,7 +43,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Lane:
-    """What one participant said.
+    """One participant's messages.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What was learned, in the columns' own units: how a value moves a record's score, and how much of it may be noise."""
+"""The model in the columns' own units: how a value moves a record's score, and how much of it may be noise."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -174,7 +174,7 @@ class Announced(Protocol):
 
     @property
     def proof(self) -> bytes:
-        """What :meth:`BoxKey.prove` returns."""
+        """The result of :meth:`BoxKey.prove`."""
         ...
 
 

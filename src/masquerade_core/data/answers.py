@@ -18,7 +18,7 @@ ReadBlock = tuple[Callable[[], Mapping[str, WholeColumn] | None], Callable[[], I
 """How some records are read: column by column, which gives None where it cannot be done; and cell by cell."""
 
 NAMES = "the query names the columns: SELECT a, b AS c ..."
-"""What to do where a column is not there."""
+"""The hint for a missing column."""
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""What kind of file this is, as its first bytes show; and how a CSV file is laid out, whether it should be so or not.
+"""The kind of a file, from its first bytes, and the layout of a CSV file, be it right or wrong.
 
 The study's format is CSV in UTF-8 with commas. A file in another format is refused. Where its format is evident, the
 file is read on nevertheless: so one error says what is wrong with the format and what is wrong with the cells.

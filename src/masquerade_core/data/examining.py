@@ -17,7 +17,7 @@ __all__ = ["Examined", "examine"]
 
 @dataclass(frozen=True, repr=False)
 class Examined:
-    """What was found in a file of records.
+    """The findings in a file of records.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ class Examined:
 
     @property
     def refused(self) -> FaultyFile | None:
-        """What the study refuses, as the error that a party's process would end with; None where it is nothing."""
+        """The error with which a party's process would refuse the file; None if it would not."""
         refused = [fault for fault in self.faults if fault.refused]
         return FaultyFile(self.source, self.signs, refused, self.unit) if self.signs or refused else None
 
     @property
     def repaired(self) -> tuple[Fault, ...]:
-        """What the study repairs by its public rules."""
+        """The repairs that the study's public rules make."""
         return tuple(fault for fault in self.faults if not fault.refused)
 
 

@@ -50,7 +50,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Sign:
-    """What is wrong with a file as a whole.
+    """A fault of a file as a whole.
 
     Parameters
     ----------

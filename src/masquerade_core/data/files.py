@@ -17,7 +17,7 @@ PARQUET = frozenset({".parquet", ".pq"})
 """The endings of Parquet files."""
 
 SAVE_AS_CSV = "save the table as CSV in UTF-8"
-"""What to do with a file of another kind."""
+"""The hint for a file of another kind."""
 
 _SHOWN = 10
 _RECORD = (

@@ -164,7 +164,7 @@ class Side:
 
 @dataclass(frozen=True, repr=False)
 class Facts:
-    """What a party's own process learns of a part, or of all of them: no record.
+    """A summary of one part, or of all of them, for the party's own process: it contains no record.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What ``--data`` names: a file, a folder of Parquet files, or a database's address and a query behind it."""
+"""The meaning of ``--data``: a file, a folder of Parquet files, or a database's address and a query behind it."""
 
 import re
 from pathlib import Path

@@ -63,7 +63,7 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, repr=False)
 class Fault:
-    """What stands in the place of a task's result: its error, or the kind and place of one that nobody foresaw.
+    """A failed task's result: its error, or the kind and place of an unforeseen one.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ def fit_records(records: Records, Lambda: float, loss: str | Loss = "logistic") 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What Newton's method needs of one block of records, at w.
+    """One block's contribution to a step of Newton's method, at w.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What can be expected of a study's model, from public numbers alone and before anybody joins.
+"""The expected quality of a study's model, from public numbers alone and before anybody joins.
 
 Noisy sums over N records are worth what s = N mu/sqrt(d) says. mu follows from the study's epsilon and delta, and d is
 the number of coordinates. Add up a vector of length 1 of each record: one record, replaced, moves the sum by 2 at most.
@@ -38,7 +38,7 @@ _RANKS_FROM = 5.0  # noise of length .4 on a mean of vectors of length 1: what i
 
 
 class Verdict(StrEnum):
-    """What can be expected of a model, or of counts.
+    """The expected quality of a model, or of counts.
 
     ``USEFUL`` is a model whose answers yes and no can be used. ``UNSURE`` is perhaps such a model. ``RANKS`` is a model
     whose scores rank records, with a threshold that is often useless. ``NOTHING`` is a model that the noise drowns.
@@ -57,7 +57,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Expectation:
-    """What can be expected of a study's model.
+    """The expected quality of a study's model.
 
     Parameters
     ----------

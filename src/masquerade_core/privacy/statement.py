@@ -76,7 +76,7 @@ PUBLIC_SETTINGS = (
     "bounds or any other setting"
 )
 NO_BOUND = " Nothing is proved here: delta would reach 1, and a delta of 1 allows everything."
-"""What is added to the text of a row whose delta would reach 1."""
+"""The sentence for a row whose delta would reach 1."""
 
 ONE_RELEASE = "the model is released once; every further run over the same records adds its own epsilon"
 """Assumptions of most proofs."""
@@ -142,7 +142,7 @@ class Claim:
 
 
 NO_SETTING = "no setting: whoever knows all noise can take all of it off"
-"""What a row says that no setting of the study makes hold."""
+"""The text of a row that no setting of the study makes hold."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,7 @@ class Feature(Section):
 
     @property
     def filler(self) -> float | str:
-        """What a missing cell becomes: ``missing``, or what follows from the public ranges.
+        """The value of a missing cell: ``missing``, or the one that follows from the public ranges.
 
         For levels that is the level "?" where there is one, else the first level. For numbers it is the middle of the
         bounds, and without bounds the middle between the first edge and the last.

@@ -1,4 +1,4 @@
-"""What the study does with any table of fields: check it, flatten it, and write a value in one fixed way."""
+"""Operations on any table of fields: check it, flatten it, and write a value in one fixed way."""
 
 import json
 from collections.abc import Iterator, Sequence

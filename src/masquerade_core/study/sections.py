@@ -27,7 +27,7 @@ __all__ = [
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 
 OutOfBounds = Literal["refuse", "clamp"]
-"""What happens to cells that do not fit the study's public bounds and levels."""
+"""The treatment of cells that do not fit the study's public bounds and levels."""
 
 Precision = Literal["float64", "float32"]
 """How a record's coordinates are stored."""

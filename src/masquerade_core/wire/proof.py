@@ -1,4 +1,4 @@
-"""What signed frames prove about the participant that signed them: one set of rules, the same for everybody.
+"""The rules by which signed frames prove a fault of the participant that signed them, the same for everybody.
 
 A frame that breaks the protocol by itself proves its signer's fault to anybody who has the study. So do two frames that
 no program signs in one run. :class:`Judge` knows these rules and nothing else: no connection, no state, no clock. The
@@ -48,7 +48,7 @@ _BODIES = {  # the messages of kinds of frame that no role sends
 
 
 class Finding(NamedTuple):
-    """What frames prove.
+    """A fault that frames prove.
 
     Attributes
     ----------

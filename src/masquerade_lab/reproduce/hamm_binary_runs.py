@@ -13,11 +13,13 @@ from scipy.special import expit
 
 from masquerade_core.errors import RunFailed
 from masquerade_core.learning.erm import TOLERANCE, fit
-from masquerade_lab.reproduce.hamm_runs import draw_noise, draw_norms, radius, shuffled
+from masquerade_lab.reproduce.hamm_points import Drawn, Point, Pool, mistaken
+from masquerade_lab.reproduce.hamm_runs import curves, draw_noise, draw_norms, radius, shuffled
 
 __all__ = [
     "METHODS",
     "BinaryRecords",
+    "UnderNoise",
     "accuracies",
     "binary_sensitivity",
     "classifiers",
@@ -27,9 +29,9 @@ __all__ = [
 ]
 
 METHODS = ("batch", "vote", "soft", "avg")
-_PRIVATE = ("vote", "soft", "avg")
 _INDIVIDUALS = 400  # parties whose own classifiers are tested
 _AT_ONCE = 500
+_BLOCK = 500  # test records whose scores fit a processor's cache
 _MAX_STEPS = 100
 _HALVINGS = 40
 _ARMIJO = 1e-4
@@ -199,6 +201,37 @@ def accuracies(records: BinaryRecords, W: _Array) -> _Array:
     return np.asarray(records.share @ right, dtype=np.float64)
 
 
+class UnderNoise:
+    """Accuracies under noise, a block of test records at a time, so that noise meets a record once for all questions.
+
+    Parameters
+    ----------
+    records : BinaryRecords
+    eta : ndarray, shape (pool, d)
+        The noise at Delta/eps = 1, of the records' dimension at least.
+    """
+
+    def __init__(self, records: BinaryRecords, eta: _Array) -> None:
+        self._records, self._eta = records, eta[:, : records.X_test.shape[1]]
+        self._asked: list[tuple[_Array, _Array, _Indices, _Array]] = []
+
+    def ask(self, w: _Array, scale: float, drawn: Drawn) -> _Array:
+        """Return an array for the accuracies of w under these draws, times the scale; ``answer`` fills it."""
+        accuracy = np.zeros(len(drawn.which))
+        self._asked.append((w, scale * drawn.stretch, drawn.which, accuracy))
+        return accuracy
+
+    def answer(self) -> None:
+        """Compute everything that was asked for."""
+        records = self._records
+        for start in range(0, len(records.y_test), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            X, good, share = records.X_test[rows], records.y_test[rows] > 0, records.share[rows]
+            met = self._eta @ X.T
+            for w, scales, which, accuracy in self._asked:
+                accuracy[:] += ((scales[:, None] * met[which] + X @ w > 0) == good) @ share
+
+
 def binary_sensitivity(method: str, kind: str, M: int, Lambda: float) -> float:
     """Return how far one party may move the released classifier: as published, or at most the diameter 2R.
 
@@ -226,6 +259,7 @@ def trial(
     inverses: Sequence[float],
     draws: int,
     pool: int,
+    points: Sequence[Point],
 ) -> Mapping[str, _Array]:
     """Deal the training records and compute all accuracies, without and with noise.
 
@@ -245,10 +279,13 @@ def trial(
         The values of 1/eps.
     draws, pool : int
         How many draws of the noise for each curve and 1/eps, and how many different ones there are.
+    points : sequence of Point
+        Where broken programs are run too.
 
     Returns
     -------
-    by "M method", one accuracy; by "M method kind 1/eps", one for each draw; and the norms of the noise
+    by "M method", one accuracy; by "M method kind 1/eps" and by "POINT: MISTAKE", one for each draw; and the norms of
+    the noise
     """
     order = records.train[shuffled(label, len(records.train))]
     parts = order[: max(sizes) * each].reshape(max(sizes), each)
@@ -260,20 +297,21 @@ def trial(
             result[f"{M} {method}"] = accuracies(records, w[None])
     result["indiv"] = accuracies(records, own[:_INDIVIDUALS]).mean(keepdims=True)
 
-    eta = draw_noise(label, 1.0, dimension, pool)  # at Delta/eps = 1
-    norms, wrong = np.linalg.norm(eta, axis=1), draw_norms(label, 1.0, pool)
-    result |= {"norms": norms, "wrong norms": wrong}
-    d = records.X.shape[1]
-    unit = {"published": eta[:, :d], "tight": eta[:, :d], "exp": eta[:, :d] * (wrong / norms)[:, None]}
-    start = 0
-    for M, by_method in found.items():
-        for method in _PRIVATE:
-            for kind, noise in unit.items():
-                if (method, kind) == ("soft", "tight"):  # equal to the published one
-                    continue
-                for inverse in inverses:
-                    chosen = noise[np.arange(start, start + draws) % pool]
-                    scale = binary_sensitivity(method, kind, M, Lambda) * inverse
-                    result[f"{M} {method} {kind} {inverse:g}"] = accuracies(records, by_method[method] + scale * chosen)
-                    start += draws
+    noise = Pool(draw_noise(label, 1.0, dimension, pool), draw_norms(label, 1.0, pool))  # at Delta/eps = 1
+    result |= {"norms": noise.norms, "wrong norms": noise.wrong}
+    tested = UnderNoise(records, noise.eta)
+
+    def score(method: str, M: int, scale: float, drawn: Drawn) -> _Array:
+        return tested.ask(found[M][method], scale, drawn)
+
+    def sensitivity(method: str, kind: str, M: int) -> float:
+        return binary_sensitivity(method, kind, M, Lambda)
+
+    for M in found:
+        for method, kind in curves():
+            for inverse in inverses:
+                scale = sensitivity(method, kind, M) * inverse
+                result[f"{M} {method} {kind} {inverse:g}"] = score(method, M, scale, noise.take(draws, kind))
+    result |= mistaken(points, sensitivity, noise, draws, score)
+    tested.answer()
     return result

@@ -21,7 +21,8 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.originals import har
 from masquerade_lab.reproduce import hamm_theorems
-from masquerade_lab.reproduce.bands import mean_and_error
+from masquerade_lab.reproduce.bands import Row, mean_and_error
+from masquerade_lab.reproduce.hamm_points import PRIVATE, Drawn, Point, Pool, mistaken
 from masquerade_lab.reproduce.panels import Series
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "aggregate",
     "crossed",
     "crossing",
+    "crossing_row",
     "curve",
     "curves",
     "draw_noise",
@@ -39,6 +41,7 @@ __all__ = [
     "principal_components",
     "published_sensitivity",
     "radius",
+    "sensitivity",
     "shuffled",
     "tight_sensitivity",
     "trial_of_har",
@@ -47,7 +50,6 @@ __all__ = [
 CLASSES = 6
 KINDS = ("published", "tight", "exp")
 """Sizes of the noise: published; the smaller of the published one and the diameter; with a norm that is too small."""
-_PRIVATE = ("vote", "soft", "avg")
 
 _UNIT = Fraction(1 << 32)  # grid units per unit of a weight
 _Array = NDArray[np.float64]
@@ -175,6 +177,13 @@ def tight_sensitivity(method: str, M: int, Lambda: float, classes: int) -> float
     return min(published_sensitivity(method, M, Lambda), diameter)
 
 
+def sensitivity(method: str, kind: str, M: int, Lambda: float) -> float:
+    """Return Delta for HAR's classes: the tight one, or else the published one."""
+    if kind == "tight":
+        return tight_sensitivity(method, M, Lambda, CLASSES)
+    return published_sensitivity(method, M, Lambda)
+
+
 # --- Noise --------------------------------------------------------------------------
 
 
@@ -207,7 +216,7 @@ def draw_norms(seed: str, scale: float, count: int) -> _Array:
 def curves() -> Iterator[tuple[str, str]]:
     """Yield each method and kind of noise but the tight one of soft, which equals its published one."""
     for kind in KINDS:
-        yield from ((method, kind) for method in _PRIVATE if (method, kind) != ("soft", "tight"))
+        yield from ((method, kind) for method in PRIVATE if (method, kind) != ("soft", "tight"))
 
 
 @lru_cache(maxsize=1)
@@ -234,6 +243,7 @@ def trial_of_har(
     inverses: Sequence[float],
     draws: int,
     pool: int,
+    points: Sequence[Point],
 ) -> dict[str, _Array]:
     """Deal HAR's training records and compute all accuracies of figure 2, without and with noise.
 
@@ -252,42 +262,43 @@ def trial_of_har(
         The values of 1/eps.
     draws, pool : int
         How many draws of the noise for each curve and 1/eps, and how many different ones there are.
+    points : sequence of Point
+        Where broken programs are run too.
 
     Returns
     -------
-    by method, one accuracy; by "method kind 1/eps", one for each draw; and the mean "norm" and "wrong norm"
+    by method, one accuracy; by "method kind 1/eps" and by "POINT: MISTAKE", one for each draw; and, at Delta/eps = 1,
+    the "norms" of the noise and the "wrong norms" of a sampler that forgets the dimension
     """
     parties, each, auxiliary = shape
     X, y, X_test, y_test = _har(data, features, d, parties * each + auxiliary)
     order = shuffled(label, len(y))
     parts = order[: parties * each].reshape(parties, each)
-    trial = aggregate(X, y, CLASSES, Lambda, parts, order[parts.size : parts.size + auxiliary])
+    aux = order[parts.size : parts.size + auxiliary]
+    trial = aggregate(X, y, CLASSES, Lambda, parts, aux)
 
     still = np.zeros((1, CLASSES * d))
     found = {name: accuracies(X_test, y_test, W, still) for name, W in trial.W.items()}
     own = accuracies(X_test, y_test, np.zeros((CLASSES, d)), trial.own.reshape(parties, -1))
     found["indiv"] = own.mean(keepdims=True)
 
-    scale = published_sensitivity("soft", parties, Lambda)  # at 1/eps = 1
-    eta = draw_noise(label, scale, CLASSES * d, pool)
-    norms, wrong = np.linalg.norm(eta, axis=1), draw_norms(label, scale, pool)
-    found |= {"norm": norms.mean(keepdims=True), "wrong norm": wrong.mean(keepdims=True)}
-    pools = {"published": eta, "tight": eta, "exp": eta * (wrong / norms)[:, None]}
-    start = 0
+    eta = draw_noise(label, 1.0, CLASSES * d, pool)  # at Delta/eps = 1
+    noise = Pool(eta, draw_norms(label, 1.0, pool))
+    found |= {"norms": noise.norms, "wrong norms": noise.wrong}
+
+    def score(method: str, _: int, scale: float, drawn: Drawn) -> _Array:
+        moved = scale * drawn.stretch[:, None] * eta[drawn.which]
+        return accuracies(X_test, y_test, trial.W[method], moved)
+
     for method, kind in curves():
-        sensitivity = published_sensitivity(method, parties, Lambda)
-        if kind == "tight":
-            sensitivity = tight_sensitivity(method, parties, Lambda, CLASSES)
         for inverse in inverses:
-            chosen = np.arange(start, start + draws) % pool
-            noise = pools[kind][chosen] * (sensitivity * inverse / scale)
-            found[f"{method} {kind} {inverse:g}"] = accuracies(X_test, y_test, trial.W[method], noise)
-            start += draws
-    points = X[order[parts.size : parts.size + auxiliary]]
-    votes = np.array([predict_classes(points, W) for W in trial.own])
+            scale = sensitivity(method, kind, parties, Lambda) * inverse
+            found[f"{method} {kind} {inverse:g}"] = score(method, parties, scale, noise.take(draws, kind))
+    found |= mistaken(points, lambda method, kind, M: sensitivity(method, kind, M, Lambda), noise, draws, score)
+    votes = np.array([predict_classes(X[aux], W) for W in trial.own])
     alpha = np.stack([(votes == k).mean(axis=0) for k in range(CLASSES)], axis=1)
-    noise = eta[np.arange(draws) % pool] * hamm_theorems.INVERSE
-    return found | hamm_theorems.excesses(trial.W["soft"], points, alpha, Lambda, noise)
+    moves = eta[np.arange(draws) % pool] * published_sensitivity("soft", parties, Lambda) * hamm_theorems.INVERSE
+    return found | hamm_theorems.excesses(trial.W["soft"], X[aux], alpha, Lambda, moves)
 
 
 # --- Curves ---------------------------------------------------------------------------
@@ -338,3 +349,19 @@ def crossed(
         return value, None
     without = np.array([place(np.delete(whole, number)) for number in range(trials)])
     return value, float(math.sqrt((trials - 1) * without.var()))
+
+
+def crossing_row(
+    table: str,
+    name: str,
+    found: Mapping[str, _Array],
+    key: str,
+    inverses: Sequence[float],
+    levels: _Array,
+    note: str = "",
+) -> Row:
+    """Return the row of a place that :func:`crossed` finds; where there is none, the note says why."""
+    value, error = crossed(found, key, inverses, levels)
+    if error is None:
+        note = f"{'below' if value == inverses[0] else 'above'} at every point{f'; {note}' if note else ''}"
+    return Row(table, name, value, error, note=note)

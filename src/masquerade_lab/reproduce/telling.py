@@ -18,7 +18,7 @@ from scipy import stats
 
 from masquerade_lab.reproduce.bands import Row
 
-__all__ = ["FALSE_ALARM", "Mean", "Reference", "band", "judged", "power", "reference", "variants"]
+__all__ = ["FALSE_ALARM", "Mean", "Reference", "against", "band", "judged", "power", "reference", "variants"]
 
 FALSE_ALARM = 0.001
 """How often a right program may leave a band."""
@@ -98,10 +98,24 @@ def judged(
     """
     if len(values) < 2:  # noqa: PLR2004 - one set has no standard error
         return [Row(table, name, float(values.mean()), note=note)]
-    found = Mean.of(values)
     if expected is None:
+        found = Mean.of(values)
         return [Row(table, name, found.mean, found.error, note=note)]
-    edges = band(expected, found.sets)
+    return against(table, name, values, band(expected, len(values)), broken, unseen=unseen, note=note)
+
+
+def against(
+    table: str,
+    name: str,
+    values: _Array,
+    edges: tuple[float, float],
+    broken: Mapping[str, _Array],
+    *,
+    unseen: Mapping[str, _Array] | None = None,
+    note: str = "",
+) -> list[Row]:
+    """Return the rows of :func:`judged` for a band that is given, such as one from a law that is known exactly."""
+    found = Mean.of(values)
     return [Row(table, name, found.mean, found.error, *edges, note=note), *variants(table, name, edges, broken, unseen)]
 
 

@@ -1,4 +1,4 @@
-"""What several releases over the same records cost together, kept in integers, so that no small cost is lost.
+"""Composition: the joint cost of several releases over the same records, in integers, so that no small cost is lost.
 
 A *cost* is (epsilon, delta) of one release. If its noise is Gaussian, it has a mu as well, and a *slack*: the delta
 that pays for the distance of the drawn noise from a Gaussian. Costs add up to a :class:`Total`. Three rules say which
@@ -49,7 +49,7 @@ def _decimal(value: float) -> Fraction:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one release costs, in units.
+    """The cost of one release, in units.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def target(epsilon: float, delta: float, *, gaussian: bool) -> Cost:
 
 @dataclass(frozen=True)
 class Total:
-    """What releases cost together. Totals add up.
+    """The joint cost of releases. Totals add up.
 
     Attributes
     ----------

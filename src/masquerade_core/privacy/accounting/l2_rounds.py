@@ -1,4 +1,4 @@
-"""What T rounds of noise with density proportional to exp(-beta |x|_2) cost together, in d coordinates.
+"""The joint cost of T rounds of noise with density proportional to exp(-beta |x|_2), in d coordinates.
 
 A round moves a sum by a vector of length at most e/beta, where e is the round's pure epsilon. Among those vectors a
 longest one is the easiest to notice. Rounds compose by adding up their privacy losses. This module computes the law of
