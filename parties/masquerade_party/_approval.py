@@ -1,16 +1,36 @@
 """A person approves a study before anything is sent: what leaves, who must not collude, what it costs."""
 
+import getpass
+import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from masquerade_core.errors import RefusedLocally
+from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost
+from masquerade_core.privacy.totals import told_apart
 from masquerade_core.study import Study
+from masquerade_core.words import listed
+from masquerade_host.approvals import Approval, all_approvals, record_approval
+from masquerade_host.ledger import Account, Ledger
+from masquerade_party._site import Records, Site, code_of
 from masquerade_protocols import Explanation
 
-__all__ = ["ask", "code_in_words", "confirm", "in_words"]
+__all__ = [
+    "ask",
+    "asked_for",
+    "budget_in_words",
+    "code_in_words",
+    "confirm",
+    "expect_to_fit",
+    "in_words",
+    "login_name",
+    "record",
+    "sizes_in_words",
+]
 
 _WIDTH = 88
+_OWN = ""  # stands for this site where others stand by the fingerprints of their keys
 _GROUP = 4  # digits of a fingerprint that stand together
 
 
@@ -105,3 +125,111 @@ def in_words(
         )
     parts.append(f"\nThe study's fingerprint: {study.fingerprint()}\n")
     return "".join(parts)
+
+
+def login_name() -> str:
+    """Return the name of the user of this process; their number where they have no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        return f"user {os.getuid()}"
+
+
+def expect_to_fit(site: Site, ledger: Ledger, account: Account, records: Records) -> None:
+    """Raise, before a person is asked, what :meth:`Site.reserve` would raise after the yes.
+
+    Of unknown records the ledger cannot say it: they belong to no population before the yes.
+    """
+    if records.known and not ledger.would_fit(site.study, site.me, account.population, site.spends):
+        site.reserve(ledger, records, account.population, login_name())
+
+
+def sizes_in_words(site: Site, ledger: Ledger, records: Records | None, population: str) -> tuple[str, ...]:
+    """Return whose number of records this study shows beside those that were approved before, as paragraphs.
+
+    Studies over the same records count together; a study whose records nobody knows yet, with those of each data
+    set of its population.
+    """
+    if not site.counted:
+        return ()
+    earlier = [
+        (found, ledger.records_of(found.digest, found.participant))
+        for found in all_approvals(site.state)
+        if found.counted_with and found.population == population and found.digest != site.study.digest().hex()
+    ]
+    data = {records.fingerprint} if records is not None else {its_own for _, its_own in earlier} - {None} or {None}
+    told = [
+        words
+        for fingerprint in data
+        for words in _shown_beside(
+            Approval.given(site.study, site.me, population, "?", counted=True),
+            [found for found, its_own in earlier if its_own in {None, fingerprint}],
+        )
+    ]
+    return tuple(dict.fromkeys(told))
+
+
+def record(site: Site, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:
+    """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itsite."""
+    code = code_of(site.study)
+    approval = Approval.given(site.study, site.me, population, who, code, counted=site.counted)
+    if records is not None:
+        if not records.known:
+            ledger.adopt(records.fingerprint, population, by=who)
+        site.reserve(ledger, records, population, who)
+    # The approval comes last: with it alone, another process could start without the reservation.
+    record_approval(site.state, site.study, approval)
+    return approval
+
+
+def _shown_beside(new: Approval, earlier: Sequence[Approval]) -> Iterator[str]:
+    """Yield whose number follows from a study's N and those of earlier ones, over the same records of this site."""
+    names = {mark: name for found in (*earlier, new) for name, mark in found.counted_with.items()}
+    *before, this = ({_OWN, *found.counted_with.values()} for found in (*earlier, new))
+
+    def shown(*known: set[str]) -> frozenset[str]:
+        return told_apart([*before, this, *known]) - told_apart([*before, *known]) - told_apart([this, *known])
+
+    if not before:
+        return
+    first = f"This study and {listed([found.study for found in earlier])} count the records of different sites. "
+    everybody = shown()
+    for site in sorted(everybody, key=lambda site: (site != _OWN, names.get(site, ""))):
+        whose = "this site" if site == _OWN else names[site]
+        yield f"{first}Together they show everybody exactly how many records {whose} has."
+    if _OWN in everybody:
+        return
+    for site in sorted(names, key=lambda site: names[site]):
+        if _OWN in shown({site}):
+            yield (
+                f"{first}Together they show {names[site]}, which knows its own number, exactly how many records this "
+                "site has."
+            )
+
+
+def budget_in_words(spends: Cost, account: Account, records: Records | None) -> tuple[str, ...]:
+    """Return what a study takes from the budget, as paragraphs."""
+    takes = (
+        f"This study takes up to epsilon = {spends.epsilon / UNITS:.4g} and delta = {spends.delta / DELTA_UNITS:.4g} "
+        f"from the budget of the population {account.population!r}, which is epsilon = {account.epsilon:g} and delta = "
+        f"{account.delta:g}."
+    )
+    left = (
+        f"So far, epsilon = {account.spent:.4g} of it is spent; {account.taken:.4g} with all that is reserved. "
+        f"{account.left:.4g} is left."
+    )
+    if records is None or records.known:
+        return takes, left
+    unknown = (
+        "These records were never used on this machine, so they are charged to this budget as well. If they are those "
+        "of other people, name their own population with --population."
+    )
+    return takes, left, unknown
+
+
+def asked_for(site: Site, explanation: Explanation, ledger: Ledger, account: Account, records: Records) -> Approval:
+    """Ask at the terminal for a yes to the site's study, and write it down."""
+    beside = sizes_in_words(site, ledger, records, account.population)
+    budget = budget_in_words(site.spends, account, records)
+    ask(in_words(site.study, site.me, explanation, budget, beside, code=code_of(site.study)))
+    return record(site, ledger, records, account.population, login_name())

@@ -12,9 +12,18 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_host.approvals import Approval
 from masquerade_host.keyfiles import load_keys
-from masquerade_party._approval import ask, confirm, in_words
+from masquerade_party._approval import (
+    ask,
+    budget_in_words,
+    confirm,
+    expect_to_fit,
+    in_words,
+    login_name,
+    record,
+    sizes_in_words,
+)
 from masquerade_party._records import read_records
-from masquerade_party._site import Site, budget_in_words, code_of, login_name
+from masquerade_party._site import Site, code_of
 from masquerade_protocols import protocol_of
 
 __all__ = ["Approved", "approve"]
@@ -98,8 +107,8 @@ def approve(
         else:
             data = read_records(protocol, data_path, study, site.me, stream)
             account, records = site.records(ledger, population, found, data)
-            site.expect_to_fit(ledger, account, records)
-        beside = site.sizes_in_words(ledger, records, account.population)
+            expect_to_fit(site, ledger, account, records)
+        beside = sizes_in_words(site, ledger, records, account.population)
         budget = budget_in_words(site.spends, account, records)
         words = in_words(study, site.me, protocol.explain(study), budget, beside, code=code_of(study))
         if fingerprint is None:
@@ -107,7 +116,7 @@ def approve(
         else:
             (tell or sys.stderr.write)(words)
             confirm(study, fingerprint)
-        approval = site.record(ledger, records, account.population, login_name() if by is None else by)
+        approval = record(site, ledger, records, account.population, login_name() if by is None else by)
     return Approved(study, approval, records is not None, beside)
 
 

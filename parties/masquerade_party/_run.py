@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from masquerade_core.data.auxiliary import Auxiliary
@@ -30,10 +31,9 @@ from masquerade_host.run_files import holds_result
 from masquerade_host.seating import load_for
 from masquerade_host.state import state_folder
 from masquerade_host.stats import Observer, quiet
-from masquerade_party._approval import ask, in_words
 from masquerade_party._attempt import LedgerAttempt
 from masquerade_party._records import cluster_at, read_records, says_the_same, sizes_of, tell_the_owner
-from masquerade_party._site import Site, budget_in_words, code_of, expect_same_code, login_name
+from masquerade_party._site import Site, expect_same_code
 from masquerade_party.options import PartyOptions
 from masquerade_protocols import Protocol, protocol_of
 from masquerade_protocols.blame import check_evidence
@@ -168,17 +168,14 @@ def run(
         if kept.joined and ledger.finished(study, me):
             approval = site.approval(population)  # the earlier process died when all but the journal was done
         elif approval is None:
-            site.expect_to_fit(ledger, account, records)
+            _asking().expect_to_fit(site, ledger, account, records)
         else:
             site.adopt_unattended(ledger, records, approval.population)
             site.reserve(ledger, records, approval.population, approval.who)
         forecast, again = rehearsed(study, protocol.cost(study), joined=kept.joined), result.exists()
         with RunDirectory(folder, check=check_evidence, resumed=kept.joined) as directory:
             if approval is None:
-                beside = site.sizes_in_words(ledger, records, account.population)
-                budget = budget_in_words(site.spends, account, records)
-                ask(in_words(study, me, protocol.explain(study), budget, beside, code=code_of(study)))
-                approval = site.record(ledger, records, account.population, login_name())
+                approval = _asking().asked_for(site, protocol.explain(study), ledger, account, records)
             begins = records.fingerprint, sizes_of(study, data)
             with LedgerAttempt(ledger, study, me, *begins, observe, resumed=kept.joined) as attempt:
                 session = session_of(
@@ -222,6 +219,13 @@ def _end(journal: Journal, session: PartySession, folder: Path, *, again: bool) 
         journal.end(FINISHED if error is None else type(error).__name__, session.run)
     if error is not None:
         raise not_confirmed(error, folder, again=goes_on)
+
+
+def _asking() -> ModuleType:
+    """Return what asks a person, which is loaded where nobody has approved beforehand."""
+    from masquerade_party import _approval
+
+    return _approval
 
 
 def _way_out(proxy: str) -> "Proxy":

@@ -1,38 +1,24 @@
 """The permissions of a party's machine: its policy, the approvals of its people, and the rest of its privacy budget."""
 
-import getpass
-import os
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from masquerade_core.data.queries import Data
 from masquerade_core.errors import RefusedLocally
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost
-from masquerade_core.privacy.totals import told_apart
+from masquerade_core.privacy.accounting.composition import Cost
 from masquerade_core.study import Study
-from masquerade_core.words import listed
 from masquerade_host import program
-from masquerade_host.approvals import Approval, all_approvals, find_approval, need_approval, record_approval
+from masquerade_host.approvals import Approval, find_approval, need_approval
 from masquerade_host.ledger import Account, Ledger
 from masquerade_host.policy import Policy, load_policy
 from masquerade_host.state import StateFolder, state_folder
 from masquerade_protocols import plugin_of, protocol_of
 
-__all__ = ["Records", "Site", "budget_in_words", "code_of", "expect_same_code", "login_name"]
+__all__ = ["Records", "Site", "code_of", "expect_same_code"]
 
 _BY_POLICY = "policy.toml"
-_OWN = ""  # stands for this site where others stand by the fingerprints of their keys
 _OF_RECORDS = {"fingerprint", "sizes"}  # hashes, which stay in the state folder
-
-
-def login_name() -> str:
-    """Return the name of the user of this process; their number where they have no name, as in a container."""
-    try:
-        return getpass.getuser()
-    except (KeyError, ImportError, OSError):
-        return f"user {os.getuid()}"
 
 
 def code_of(study: Study) -> str:
@@ -197,14 +183,6 @@ class Site:
             spends=self.spends,
         )
 
-    def expect_to_fit(self, ledger: Ledger, account: Account, records: Records) -> None:
-        """Raise, before a person is asked, what :meth:`reserve` would raise after the yes.
-
-        Of unknown records the ledger cannot say it: they belong to no population before the yes.
-        """
-        if records.known and not ledger.would_fit(self.study, self.me, account.population, self.spends):
-            self.reserve(ledger, records, account.population, login_name())
-
     def entries(self, ledger: Ledger) -> dict[str, Any]:
         """Return what the ledger says of this study, for the folder of the run.
 
@@ -216,86 +194,6 @@ class Site:
         return {"entries": [{"n": r.n, "at": r.at[:10], "kind": r.kind, **f} for r, f in zip(rows, shown, strict=True)]}
 
     @property
-    def _counted(self) -> bool:
+    def counted(self) -> bool:
+        """Whether a run of the study shows the exact number of all records."""
         return protocol_of(self.study).opens_sizes(self.study)
-
-    def sizes_in_words(self, ledger: Ledger, records: Records | None, population: str) -> tuple[str, ...]:
-        """Return whose number of records this study shows beside those that were approved before, as paragraphs.
-
-        Studies over the same records count together; a study whose records nobody knows yet, with those of each data
-        set of its population.
-        """
-        if not self._counted:
-            return ()
-        earlier = [
-            (found, ledger.records_of(found.digest, found.participant))
-            for found in all_approvals(self.state)
-            if found.counted_with and found.population == population and found.digest != self.study.digest().hex()
-        ]
-        data = {records.fingerprint} if records is not None else {its_own for _, its_own in earlier} - {None} or {None}
-        told = [
-            words
-            for fingerprint in data
-            for words in _shown_beside(
-                Approval.given(self.study, self.me, population, "?", counted=True),
-                [found for found, its_own in earlier if its_own in {None, fingerprint}],
-            )
-        ]
-        return tuple(dict.fromkeys(told))
-
-    def record(self, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:
-        """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itself."""
-        code = code_of(self.study)
-        approval = Approval.given(self.study, self.me, population, who, code, counted=self._counted)
-        if records is not None:
-            if not records.known:
-                ledger.adopt(records.fingerprint, population, by=who)
-            self.reserve(ledger, records, population, who)
-        # The approval comes last: with it alone, another process could start without the reservation.
-        record_approval(self.state, self.study, approval)
-        return approval
-
-
-def _shown_beside(new: Approval, earlier: Sequence[Approval]) -> Iterator[str]:
-    """Yield whose number follows from a study's N and those of earlier ones, over the same records of this site."""
-    names = {mark: name for found in (*earlier, new) for name, mark in found.counted_with.items()}
-    *before, this = ({_OWN, *found.counted_with.values()} for found in (*earlier, new))
-
-    def shown(*known: set[str]) -> frozenset[str]:
-        return told_apart([*before, this, *known]) - told_apart([*before, *known]) - told_apart([this, *known])
-
-    if not before:
-        return
-    first = f"This study and {listed([found.study for found in earlier])} count the records of different sites. "
-    everybody = shown()
-    for site in sorted(everybody, key=lambda site: (site != _OWN, names.get(site, ""))):
-        whose = "this site" if site == _OWN else names[site]
-        yield f"{first}Together they show everybody exactly how many records {whose} has."
-    if _OWN in everybody:
-        return
-    for site in sorted(names, key=lambda site: names[site]):
-        if _OWN in shown({site}):
-            yield (
-                f"{first}Together they show {names[site]}, which knows its own number, exactly how many records this "
-                "site has."
-            )
-
-
-def budget_in_words(spends: Cost, account: Account, records: Records | None) -> tuple[str, ...]:
-    """Return what a study takes from the budget, as paragraphs."""
-    takes = (
-        f"This study takes up to epsilon = {spends.epsilon / UNITS:.4g} and delta = {spends.delta / DELTA_UNITS:.4g} "
-        f"from the budget of the population {account.population!r}, which is epsilon = {account.epsilon:g} and delta = "
-        f"{account.delta:g}."
-    )
-    left = (
-        f"So far, epsilon = {account.spent:.4g} of it is spent; {account.taken:.4g} with all that is reserved. "
-        f"{account.left:.4g} is left."
-    )
-    if records is None or records.known:
-        return takes, left
-    unknown = (
-        "These records were never used on this machine, so they are charged to this budget as well. If they are those "
-        "of other people, name their own population with --population."
-    )
-    return takes, left, unknown

@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from masquerade_core.data.addresses import Query
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.databases import _address as with_patience
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv
-from masquerade_core.data.queries import Query, data_at
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.sql import check_sql
 from masquerade_core.errors import BadInput, RefusedLocally

@@ -20,7 +20,8 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from masquerade_core.bounded import read_text, toml_of
-from masquerade_core.data.queries import Query, data_at
+from masquerade_core.data.addresses import Query
+from masquerade_core.data.queries import data_at
 from masquerade_core.errors import BadInput
 from masquerade_core.study.columns import Section
 from masquerade_core.study.text import explain

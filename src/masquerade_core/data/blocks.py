@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from masquerade_core.data.columns import WholeColumn
 from masquerade_core.data.dialects import Opening, Recoded, encoding_of, opening_of
 from masquerade_core.data.files import PARQUET, opened
-from masquerade_core.data.queries import Query, data_at
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.texts import Block, Layout, Source, TextTable, nothing, parse_lines
 
 __all__ = ["source_of"]
@@ -57,7 +57,7 @@ def source_of(
         The file cannot be opened, or is a damaged Parquet file.
     """
     found = data_at(path)
-    if isinstance(found, Query):
+    if not isinstance(found, Path):
         from masquerade_core.data.databases import open_query
 
         rows = open_query(found, numbers, others, fills=fills)

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from masquerade_core.data.addresses import Query
 from masquerade_core.data.cells import Counted, Grid
 from masquerade_core.data.cluster import Cluster, tree
 from masquerade_core.data.examining import examine
@@ -36,7 +37,7 @@ from masquerade_core.data.parts import (
     read_part,
     sum_of,
 )
-from masquerade_core.data.queries import Query, data_at
+from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, Whole, check_size, content_of
 from masquerade_core.data.schema import Encoder
 from masquerade_core.data.tasks import Task

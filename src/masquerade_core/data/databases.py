@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from masquerade_core.data.addresses import Query
 from masquerade_core.data.answers import NAMES, ReadBlock, Rows, another_number, count_of, guarded, not_installed
 from masquerade_core.data.arrow import is_number, levels_of, numbers_of
 from masquerade_core.data.columns import WholeColumn
 from masquerade_core.data.files import find_columns, opened
 from masquerade_core.data.parquet import text_writer
-from masquerade_core.data.queries import Query
 from masquerade_core.data.sql import check_sql
 from masquerade_core.data.sqlite import open_sqlite
 from masquerade_core.data.texts import TextTable

@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import numpy as np
 
+from masquerade_core.data.addresses import Query
 from masquerade_core.data.answers import NAMES, ReadBlock, Rows, another_number, count_of, guarded
 from masquerade_core.data.columns import Levels, WholeColumn
 from masquerade_core.data.files import find_columns, opened
-from masquerade_core.data.queries import Query
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 
