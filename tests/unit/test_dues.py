@@ -321,6 +321,23 @@ def test_a_frame_has_its_whole_time_from_when_its_inputs_were_delivered() -> Non
     assert not wired.errors
 
 
+def test_a_party_that_has_closed_keeps_its_result_where_it_hears_nothing_more() -> None:
+    """And not where another one says so, or before it has closed."""
+    wired = Wired(World.new(3, deadline=SOON, port=5555))
+    seats(wired)
+    silence, word = DeadlinePassed("nothing more came"), DeadlinePassed("p2 heard nothing", said_by="p2")
+    session = wired.parties["p1"]
+    assert not session.keeps(silence)
+    wired.tamper = lambda source, _to, data: () if (source, kind_of(data)) == (CHARLIE, "closed") else (data,)
+    all_return(wired)
+    wired.pump(4)
+    assert not session.over
+    assert not session.keeps(word)
+    assert session.unconfirmed is None
+    assert session.keeps(silence)
+    assert session.unconfirmed is silence
+
+
 @pytest.mark.parametrize("cleared", [True, False])
 def test_whoever_has_sent_all_that_is_due_refutes_that_it_was_late(*, cleared: bool) -> None:
     world = World.new(3, deadline=SOON, port=5555)
