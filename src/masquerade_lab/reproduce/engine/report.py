@@ -186,8 +186,8 @@ class Series:
     @classmethod
     def of(cls, name: str, x: Sequence[float], draws: Iterable[NDArray[np.float64]]) -> Self:
         """Return a curve of means with their standard errors; ``draws`` has an array for each x, of shape (S, R)."""
-        values, spread = zip(*map(mean_and_error, draws), strict=True)
-        return cls(name, x, values, spread)
+        pairs = [mean_and_error(values) for values in draws]
+        return cls(name, x, [mean for mean, _ in pairs], [error for _, error in pairs])
 
 
 @dataclass(frozen=True)
