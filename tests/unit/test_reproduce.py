@@ -70,7 +70,7 @@ def test_the_panels_are_the_papers_four(reduced: Report) -> None:
         assert tuple(curve.x) == (1, 2, 3)
         shown = [rows[rajkumar._NOISE["la / K"].format(eps), name] for name in ("even, K = 5", "skew 2", "skew 3")]
         assert tuple(curve.y) == tuple(row.value for row in shown)
-        assert curve.error == tuple(row.error for row in shown)
+        assert tuple(curve.error or ()) == tuple(row.error for row in shown)
     psgd = {series.name: series for series in reduced.panels[0].series}["PSGD"]
     assert tuple(psgd.x) == (5, 10, 15)
     assert tuple(psgd.y) == tuple(rows[rajkumar._PSGD.format(0.1), f"K = {K}"].value for K in (5, 10, 15))

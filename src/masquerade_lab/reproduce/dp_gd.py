@@ -4,7 +4,6 @@ No paper prints these figures. The bars come from an independent implementation 
 that were drawn in the same way. ``docs/reproduction/dp-gd.md`` has the tables.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -24,7 +23,7 @@ from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_no
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
-from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task, gathered
 from masquerade_lab.reproduce.rajkumar_runs import Split, aggregates, descend, draw_eta, draw_rho
 from masquerade_lab.reproduce.rajkumar_runs import study_of as paper_study
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
@@ -150,11 +149,7 @@ def figure_1(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = No
         for delta, eps in product(_DELTAS, _BARS)
     ]
     found = run_tasks([*sets, *cancer, Task("breast cancer, no noise", _cancer_plain, ())])
-    collected: defaultdict[str, list[list[float]]] = defaultdict(list)
-    for one in found[: len(sets)]:
-        for name, values in one.items():
-            collected[name].append(values)
-    errors = {name: np.array(values) for name, values in collected.items()}
+    errors = gathered(found[: len(sets)])
     settings = {"data_sets": _SETS, "records": _N, "d": _D, "draws": draws, "lambda": _OUR_LAMBDA, "seed": seed}
     last = tuple(_cancer_rows(found[-1], found[len(sets) : -1]))
     rows = (*_noise_rows(), *_error_rows(errors), *_beside_rows(errors), *_broken_rows(errors), *last)

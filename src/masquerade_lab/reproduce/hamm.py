@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from masquerade_core.errors import BadInput
 from masquerade_lab.reproduce.engine.judging import against, judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
-from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task, gathered
 from masquerade_lab.reproduce.hamm_points import EXP, HALF, NO_NOISE, Point, in_place, norm_rows, parted, point_rows
 from masquerade_lab.reproduce.hamm_public import projected_publicly, public_rows
 from masquerade_lab.reproduce.hamm_runs import (
     CLASSES,
     KINDS,
+    compared,
     crossing_row,
     curve,
     curves,
     trial_of_har,
 )
-from masquerade_lab.reproduce.hamm_theorems import compared
 
 __all__ = ["POINTS", "figure_2"]
 
@@ -142,7 +142,7 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> R
         for number in range(_TRIALS)
     ]
     results = run_tasks(tasks)
-    found = {name: np.array([result[name] for result in results]) for name in results[0]}
+    found = gathered(results)
     public = run_tasks([
         Task(
             f"trial {number}, public projection",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from masquerade_core.errors import BadInput
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
-from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task, gathered
 from masquerade_lab.reproduce.hamm_binary_runs import METHODS, BinaryRecords, trial
 from masquerade_lab.reproduce.hamm_data import connections, stand_in, urls
 from masquerade_lab.reproduce.hamm_points import HALF, PRIVATE, Point, in_place, norm_rows, parted, point_rows
@@ -253,7 +253,7 @@ def _figure(
         for number in range(_TRIALS)
     ]
     results = run_tasks(tasks)
-    found = {name: np.array([result[name] for result in results]) for name in results[0]}
+    found = gathered(results)
     settings = {
         "records": setting.title,
         "trials": _TRIALS,

@@ -16,20 +16,22 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.softmax import fit_softmax, one_hot, predict_classes
+from masquerade_core.learning.softmax import fit_softmax, one_hot, predict_classes, softmax_objective
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.originals import har
-from masquerade_lab.reproduce import hamm_theorems
-from masquerade_lab.reproduce.engine.report import Row, Series, mean_and_error
+from masquerade_lab.reproduce.engine.report import Measured, Row, Series, measured
 from masquerade_lab.reproduce.hamm_points import PRIVATE, Drawn, Point, Pool, mistaken
+from masquerade_protocols.voting.theorems import lemma_6_softmax
 
 __all__ = [
     "CLASSES",
+    "INVERSE",
     "KINDS",
     "Trial",
     "accuracies",
     "aggregate",
+    "compared",
     "crossed",
     "crossing",
     "crossing_row",
@@ -37,6 +39,7 @@ __all__ = [
     "curves",
     "draw_noise",
     "draw_norms",
+    "excesses",
     "principal_components",
     "published_sensitivity",
     "radius",
@@ -296,8 +299,8 @@ def trial_of_har(
     found |= mistaken(points, lambda method, kind, M: sensitivity(method, kind, M, Lambda), noise, draws, score)
     votes = np.array([predict_classes(X[aux], W) for W in trial.own])
     alpha = np.stack([(votes == k).mean(axis=0) for k in range(CLASSES)], axis=1)
-    moves = eta[np.arange(draws) % pool] * published_sensitivity("soft", parties, Lambda) * hamm_theorems.INVERSE
-    return found | hamm_theorems.excesses(trial.W["soft"], X[aux], alpha, Lambda, moves)
+    moves = eta[np.arange(draws) % pool] * published_sensitivity("soft", parties, Lambda) * INVERSE
+    return found | excesses(trial.W["soft"], X[aux], alpha, Lambda, moves)
 
 
 # --- Curves ---------------------------------------------------------------------------
@@ -305,8 +308,7 @@ def trial_of_har(
 
 def curve(found: Mapping[str, _Array], name: str, inverses: Sequence[float], shown: str) -> Series:
     """Return the accuracies of "name 1/eps" over 1/eps as a curve, with the standard errors of the trials' means."""
-    values, spread = zip(*(mean_and_error(found[f"{name} {inverse:g}"]) for inverse in inverses), strict=True)
-    return Series(shown, tuple(inverses), values, spread)
+    return Series.of(shown, tuple(inverses), [found[f"{name} {inverse:g}"] for inverse in inverses])
 
 
 def crossing(series: Series, level: float) -> float:
@@ -364,3 +366,37 @@ def crossing_row(
     if error is None:
         note = f"{'below' if value == inverses[0] else 'above'} at every point{f'; {note}' if note else ''}"
     return Row(table, name, value, error, note=note)
+
+
+# --- The theorems, measured -----------------------------------------------------------
+
+INVERSE = 0.01
+"""1/eps: the largest at which soft still answers half the records rightly."""
+
+
+def excesses(W: _Array, points: _Array, alpha: _Array, Lambda: float, noise: _Array) -> dict[str, _Array]:
+    """Return what noise adds to the risk of W, its minimiser, on the auxiliary points; and what zeros add.
+
+    Parameters
+    ----------
+    W : ndarray, shape (C, d)
+    points : ndarray, shape (N, d)
+    alpha : ndarray, shape (N, C)
+        The parts of the votes.
+    Lambda : float
+    noise : ndarray, shape (R, C d)
+    """
+    least = softmax_objective(W, points, alpha, Lambda)
+    moved = [W + eta.reshape(W.shape) for eta in noise]
+    risks = [softmax_objective(one, points, alpha, Lambda) - least for one in (*moved, np.zeros_like(W))]
+    return {"lemma 6": np.array(risks[:-1]), "lemma 6, zeros": np.array(risks[-1:])}
+
+
+def compared(results: Sequence[dict[str, _Array]], M: int, classes: int, d: int, Lambda: float) -> list[Measured]:
+    """Return the bound beside what was measured in all trials."""
+    noisy, zeros = (np.array([result[name] for result in results]) for name in ("lemma 6", "lemma 6, zeros"))
+    bound = lemma_6_softmax(M, classes, d, Lambda, 1 / INVERSE)
+    return [
+        measured(f"Lemma 6, soft, 1/eps = {INVERSE:g}", bound, noisy),
+        measured("none: the model of zeros", float(np.log(classes)), zeros),
+    ]

@@ -24,7 +24,7 @@ from masquerade_core.learning.losses import LOGISTIC, logistic_loss
 from masquerade_core.learning.theorems import smoothness, zeros_excess
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_lab.reproduce.central_baselines import normals
-from masquerade_lab.reproduce.engine.report import Measured, Panel, Series, mean_and_error, measured
+from masquerade_lab.reproduce.engine.report import Measured, Panel, Series, measured
 from masquerade_lab.reproduce.kang_data import LARGE, SMALL
 from masquerade_protocols.blocks.descent_theorems import inequality_11
 
@@ -672,9 +672,8 @@ def panels(
 
 def _curve(found: Found, method: str, points: Sequence[float], values: Callable[[str, float], _Array]) -> Series:
     fixed = method == "C" and found.axis == "u"
-    pairs = [mean_and_error(values(method, points[0] if fixed else point)) for point in points]
-    name = SHOWN.get(method, method)
-    return Series(name, tuple(points), [mean for mean, _ in pairs], [error for _, error in pairs])
+    draws = [values(method, points[0] if fixed else point) for point in points]
+    return Series.of(SHOWN.get(method, method), tuple(points), draws)
 
 
 # --- The theorems, measured -----------------------------------------------------------

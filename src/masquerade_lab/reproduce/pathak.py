@@ -468,16 +468,11 @@ def tables(source: Records | Path, draws: int, seed: int, run_tasks: RunTasks) -
 
 def _panel(setting: Setting, errors: _Errors, quiet: float) -> Panel:
     """Return the paper's axes: test error over epsilon."""
-
-    def curve(name: str) -> Series:
-        pairs = [mean_and_error(errors[name, eps]) for eps in setting.epsilons]
-        return Series(name, setting.epsilons, [mean for mean, _ in pairs], [error for _, error in pairs])
-
     return Panel(
         setting.name,
         "epsilon",
         "error rate on test records",
-        [curve(name) for name in CURVES],
+        [Series.of(name, setting.epsilons, [errors[name, eps] for eps in setting.epsilons]) for name in CURVES],
         x_scale="log",
         reference=(("w*, without noise", quiet),),
     )

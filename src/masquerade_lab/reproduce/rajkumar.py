@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_lab.reproduce.engine.judging import judged, reference
-from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
-from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task, gathered
 from masquerade_lab.reproduce.rajkumar_runs import (
     DELTA,
     D,
@@ -133,11 +133,7 @@ def figure_1(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = No
         aggregation = ("simulated", seed, number, draws, many, _LAMBDA, (*_EPSILONS, 1.0), _SPLITS, _PARTIES)
         tasks.append(Task(f"set {number}, local aggregation", aggregated, aggregation, 2.0))
         tasks.append(Task(f"set {number}, GOP", central, ("simulated", seed, number, draws, gop, _PRINTED)))
-    collected: dict[str, list[_Array]] = {}
-    for found in run_tasks(tasks):
-        for name, values in found.items():
-            collected.setdefault(name, []).append(values)
-    errors = {name: np.array(values) for name, values in collected.items()}
+    errors = gathered(run_tasks(tasks))
     return Report(
         "rajkumar-2012",
         "1",
@@ -343,8 +339,4 @@ def _curves(errors: _Errors, eps: float, *, by_K: bool) -> tuple[Series, ...]:
         "local aggregation": [f"la {eps} {split}" for split in splits],
         "local aggregation, noise / K": [f"la / K {eps} {split}" for split in splits],
     }
-    series = []
-    for shown, wanted in keys.items():
-        values, spread = zip(*(mean_and_error(errors[key]) for key in wanted), strict=True)
-        series.append(Series(shown, xs, values, spread))
-    return tuple(series)
+    return tuple(Series.of(shown, xs, [errors[key] for key in wanted]) for shown, wanted in keys.items())

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from masquerade_core.learning.erm import error_rate
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
-from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task, gathered
 from masquerade_lab.reproduce.rajkumar_runs import DELTA, FOLDS, aggregated, central, gradient, load
 
 __all__ = ["figure_2"]
@@ -100,11 +100,7 @@ def figure_2(draws: int, seed: int, run_tasks: RunTasks, _data: Path | None = No
             )
         )
         tasks.append(Task(f"fold {number}, GOP", central, (*where, gop, printed), 2.0))
-    collected: dict[str, list[_Array]] = {}
-    for found in run_tasks(tasks):
-        for name, values in found.items():
-            collected.setdefault(name, []).append(values)
-    errors = {name: np.array(values) for name, values in collected.items()}
+    errors = gathered(run_tasks(tasks))
     errors["majority"] = np.array([[_majority_error(number)] for number in range(FOLDS)])
     records, _ = load("breast cancer", 0, 0)
     return Report(
@@ -224,5 +220,4 @@ def _panels(errors: _Errors) -> tuple[Panel, ...]:
 
 
 def _series(errors: _Errors, name: str, x: tuple[float, ...], keys: list[str]) -> Series:
-    values, spread = zip(*(mean_and_error(errors[key]) for key in keys), strict=True)
-    return Series(name, x, values, spread)
+    return Series.of(name, x, [errors[key] for key in keys])

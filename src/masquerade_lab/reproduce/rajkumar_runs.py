@@ -32,6 +32,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import Feature, Study
 from masquerade_lab.baselines.gop import gop_minimiser, gop_noise
 from masquerade_lab.reproduce.engine.report import Measured, measured
+from masquerade_lab.reproduce.engine.tasks import gathered
 from masquerade_protocols.blocks import objective_theorems as theorems
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS as AGGREGATION_BITS
 from masquerade_protocols.psgd.schedule import FRACTION_BITS as GRADIENT_BITS
@@ -495,7 +496,7 @@ def _fresh(records: Dataset, test: Dataset, epsilon: float, draws: int, label: s
 
 def compared(parts: Sequence[dict[str, list[float]]], Lambda: float, epsilon: float, K: int) -> list[Measured]:
     """Return each theorem's bound beside what was measured on all data sets."""
-    found = {name: np.array([part[name] for part in parts]) for name in parts[0]}
+    found = gathered(parts)
     N, d = found["shape"][0].astype(int).tolist()
     schedule = psgd(study_of(epsilon, Lambda, d), N)
     T = theorems.t_hat(d, float(schedule.sigma))

@@ -1,9 +1,9 @@
 """What every reproduction returns: figures with their bands, what is drawn of them, and bounds beside measurements."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,6 +182,12 @@ class Series:
     y: Sequence[float]
     error: Sequence[float] | None = None
     claimed: bool = False
+
+    @classmethod
+    def of(cls, name: str, x: Sequence[float], draws: Iterable[NDArray[np.float64]]) -> Self:
+        """Return a curve of means with their standard errors; ``draws`` has an array for each x, of shape (S, R)."""
+        pairs = [mean_and_error(values) for values in draws]
+        return cls(name, x, [mean for mean, _ in pairs], [error for _, error in pairs])
 
 
 @dataclass(frozen=True)

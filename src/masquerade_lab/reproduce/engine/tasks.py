@@ -13,19 +13,20 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import joblib
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from masquerade.workers import Call, in_workers
 from masquerade_core import __version__
 from masquerade_core.errors import LocalProtocolError
 
-__all__ = ["Kept", "RunTasks", "Runner", "Standing", "Task", "decode", "encode", "one_after_another"]
+__all__ = ["Kept", "RunTasks", "Runner", "Standing", "Task", "decode", "encode", "gathered", "one_after_another"]
 
 _LONGEST = 80
 _KINDS = "biufcU"
@@ -65,6 +66,15 @@ class RunTasks(Protocol):
 
     def __call__(self, tasks: Sequence[Task]) -> list[Any]:
         """Return the results in the order of the tasks."""
+
+
+def gathered(results: Iterable[Mapping[str, ArrayLike]]) -> dict[str, NDArray[np.float64]]:
+    """Return by quantity what tasks found, each on a data set of its own; shape (S, ...) for S of them."""
+    found: dict[str, list[ArrayLike]] = {}
+    for result in results:
+        for name, values in result.items():
+            found.setdefault(name, []).append(values)
+    return {name: np.array(values) for name, values in found.items()}
 
 
 def one_after_another(tasks: Sequence[Task]) -> list[Any]:
