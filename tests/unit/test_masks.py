@@ -178,6 +178,6 @@ def test_long_vectors_have_the_check_value_of_the_definition(length: int, larges
     units = [key.of([int(i == j) for i in range(length)]) for j in (0, length - 1)]
     for vector in ([largest] * length, [-largest] * length, [(-1) ** i * (largest - i % 2) for i in range(length)]):
         exact = key.of([v * 2**80 for v in vector])  # beyond the limbs: integers of any size
-        assert key.of(vector) * 2**80 % layout.prime == exact
+        assert (key.of(vector) * 2**80 - exact) % layout.prime == 0
         apart = [*vector[:-1], vector[-1] + 1]
         assert (key.of(apart) - key.of(vector) - units[1]) % layout.prime == 0

@@ -270,7 +270,18 @@ def test_it_succeeds_when_everything_is_where_it_must_be(shell: Shell, monkeypat
     rows = (Row("t", "right", 0.5, 0.1, 0.4, 0.6), Row("t", "wrong", 0.9, 0.1, 0.4, 0.6, broken=True))
     monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": Figure(lambda *_: Report("p", "1", (), {}, rows), 1, 1)})
     assert shell.json("reproduce", "rajkumar-2012").code == 0
-    assert "all 2 numbers lie within their bands" in shell("reproduce", "rajkumar-2012").err
+    assert "all 2 numbers are where they must be" in shell("reproduce", "rajkumar-2012").err
+
+
+def test_a_mistake_that_is_not_caught_is_a_failure_unless_fewer_draws_were_asked_for(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (Row("t", "right", 0.5, 0.1, 0.4, 0.6), Row("t", "wrong", 0.5, 0.1, 0.4, 0.6, broken=True))
+    monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": Figure(lambda *_: Report("p", "1", (), {}, rows), 4, 1)})
+    assert [shell("reproduce", "rajkumar-2012", "--draws", draws).code for draws in (3, 4, 5)] == [0, 1, 1]
+    rows = (Row("t", "right", 0.7, 0.1, 0.4, 0.6),)
+    monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": Figure(lambda *_: Report("p", "1", (), {}, rows), 4, 1)})
+    assert shell("reproduce", "rajkumar-2012", "--draws", 3).code == 1
 
 
 def test_unknown_papers_and_figures_are_refused(shell: Shell) -> None:

@@ -195,7 +195,7 @@ def test_the_path_before_told_them_apart(
 ) -> None:
     layout, key = Words(LONG, 2**62), bytes(32)
     vector = above(np.random.default_rng(2)).tolist()
-    assert _Branching(layout, key).of(vector) == CheckKey(layout, key).of(vector)
+    assert (_Branching(layout, key).of(vector) - CheckKey(layout, key).of(vector)) % layout.prime == 0
     monkeypatch.setattr(ms, "CheckKey", _Branching)
 
     def process(own: _Integers) -> object:

@@ -308,13 +308,15 @@ class CheckKey(Secret):
         self._v: list[int] | None = None  # made of the bytes where they are needed as Python's integers
 
     def of(self, vector: Vector) -> int:
-        """Return <r, x> mod p, where r_(512 a + b) = u_a v_b."""
+        """Return a number that is <r, x> modulo p, where r_(512 a + b) = u_a v_b.
+
+        It is not reduced modulo p: a short result, which a vector of zeros has, would take less time afterwards.
+        """
         signed = _in_64_bits(vector) if self._layout.machine else None
-        if signed is not None:
-            total: int = sum(map(mul, self._u, self._in_limbs(signed))) - _LIFTED * sum(self._u)
-        else:
-            total = sum(map(mul, self._u, self._in_integers(vector)))
-        return total % self._layout.prime
+        if signed is None:
+            return sum(map(mul, self._u, self._in_integers(vector)))
+        lifted: int = sum(map(mul, self._u, self._in_limbs(signed)))
+        return lifted - _LIFTED * sum(self._u) % self._layout.prime
 
     def _in_integers(self, vector: Vector) -> list[int]:
         """Return the inner sum <x, v> of each row of Python's integers."""

@@ -237,6 +237,11 @@ class Asked:
         return self.figure.run(self.draws, self.seed, run_tasks, self.data)
 
     @property
+    def few_draws(self) -> bool:
+        """Whether there are fewer draws than the figure's own, with which its bands catch each planted mistake."""
+        return self.draws < self.figure.draws
+
+    @property
     def folder(self) -> str:
         """The name of a folder for this figure's files: it says the draws and the seed unless they are the default."""
         parts = [f"{self.paper}-{self.name}"]
