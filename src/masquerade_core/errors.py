@@ -148,7 +148,7 @@ class Reported(RunFailed):
 class ClaimRefuted(Reported):
     """Another participant ended the run because somebody was late, and what this participant knows contradicts that.
 
-    It names nobody but whoever says so.
+    It names nobody but its author.
     """
 
 

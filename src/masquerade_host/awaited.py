@@ -50,7 +50,7 @@ class Awaited:
         return frame.source in self._senders
 
     def new(self) -> Iterator[Frame]:
-        """Yield each frame that is next in turn, once. Whoever finds one wrong may take it out of the inbox."""
+        """Yield each frame that is next in turn, once. A caller that finds one wrong may take it out of the inbox."""
         while self._new and self.wanted is not None:
             queue = self._inbox[self._new[-1], self.wanted.kind]
             if queue:

@@ -2,7 +2,7 @@
 
 A frame is *due* from a participant once it holds all that the frame follows from. From that moment on it has the
 study's ``deadline_seconds``, and the public forecast of the work (:class:`~masquerade_core.forecast.Forecast`). Beats
-do not lengthen that: whoever lives and withholds the frame is out of time like whoever is silent.
+do not lengthen that: a participant that lives and withholds the frame is out of time like a silent one.
 
 Charlie sees what a party holds, since its beats acknowledge what it was sent. A party does not see what the others
 hold. So Charlie's beats say how often somebody's clock has started at his end, and a party's patience with him, a

@@ -272,7 +272,7 @@ class Session(Journaling):
 
     @abstractmethod
     def say_abort(self, abort: Abort) -> None:
-        """Tell whoever is at the other end of a hop that the run is over."""
+        """Tell the other end of a hop that the run is over."""
 
     def step(self) -> None:
         """Take what arrived, check the clocks, and answer the role if its answer is there.

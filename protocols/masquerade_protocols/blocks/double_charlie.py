@@ -135,7 +135,7 @@ class DoubleCharlieSums:
         return contributions, total, check
 
     async def _answers(self, cls: type[M], asked: Members) -> dict[int, M]:
-        """Wait for those asked, with patience; whoever does not answer in this round is out from now on."""
+        """Wait for those asked, with patience; a party that does not answer in this round is out from now on."""
         names = self.study.names
         indices = np.flatnonzero(asked & self._alive).tolist()
         dropouts = self.study.dropouts

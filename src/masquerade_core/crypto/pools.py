@@ -34,7 +34,7 @@ class Fresh:
         Raises
         ------
         LocalProtocolError
-            When it was handed over before: whoever sees one ciphertext in two sends links the two.
+            When it was handed over before: anyone who sees one ciphertext in two sends links the two.
         """
         return self._use()
 

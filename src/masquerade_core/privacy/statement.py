@@ -141,7 +141,7 @@ class Claim:
         return {**asdict(self), "assumptions": list(self.assumptions)}
 
 
-NO_SETTING = "no setting: whoever knows all noise can take all of it off"
+NO_SETTING = "no setting: an adversary who knows all noise can remove all of it"
 """The text of a row that no setting of the study makes hold."""
 
 
