@@ -15,6 +15,7 @@ from masquerade_core.forecast import Forecast
 from masquerade_core.seat import Join
 from masquerade_core.shown import coin_of
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.aborts import Abort
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.messages import PARTIES
@@ -25,7 +26,7 @@ from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane
 from masquerade_host.large_rosters import Shower, check_size
 from masquerade_host.links import Arrival, CharlieLink
-from masquerade_host.named_messages import Abort, read_beat
+from masquerade_host.named_messages import read_beat
 from masquerade_host.program import Program
 from masquerade_host.roster import Keys as BoxKeys
 from masquerade_host.seen import seen_in

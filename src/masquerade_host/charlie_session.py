@@ -13,7 +13,7 @@ from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViol
 from masquerade_core.seat import Receive, Release, Send
 from masquerade_core.shown import asked_by, closes_with_all, heard_by
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.aborts import bits_of
+from masquerade_core.wire.aborts import Abort, bits_of, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.messages import PARTIES
@@ -24,7 +24,7 @@ from masquerade_host.hop import Hop
 from masquerade_host.journal import Entry
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.links import Arrival
-from masquerade_host.named_messages import Abort, pack_abort, read_abort, read_beat
+from masquerade_host.named_messages import read_beat
 from masquerade_host.seen import judged, seen_in
 from masquerade_host.session_messages import AllClosed, Closed
 from masquerade_host.session_states import HopEvent, JoinState, Turn

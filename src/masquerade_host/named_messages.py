@@ -11,11 +11,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from masquerade_core.wire.aborts import Abort, Bits, Reason, bits_of, names_in, pack_abort, read_abort
+from masquerade_core.wire.aborts import Bits, bits_of, names_in
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.messages import Message
 
-__all__ = ["Abort", "Beat", "Reason", "beats_every", "pack_abort", "pack_beat", "pack_bits", "read_abort", "read_beat"]
+__all__ = ["Beat", "beats_every", "pack_beat", "pack_bits", "read_beat"]
 
 _COUNT_BYTES = 4
 _Count = Annotated[bytes, Field(min_length=_COUNT_BYTES, max_length=_COUNT_BYTES)]

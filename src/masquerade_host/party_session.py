@@ -12,6 +12,7 @@ from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViol
 from masquerade_core.forecast import Forecast
 from masquerade_core.seat import Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Frame, Kind
 from masquerade_core.wire.relay import pack_boxes, target
@@ -21,7 +22,7 @@ from masquerade_host.journal import Entry
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import MAX_KEPT, Lane, first_connection
 from masquerade_host.links import ConnectionEvent, PartyLink
-from masquerade_host.named_messages import Abort, Beat, pack_abort, read_abort, read_beat
+from masquerade_host.named_messages import Beat, read_beat
 from masquerade_host.party_ends import ended, refused, silent, unanswered
 from masquerade_host.program import Program
 from masquerade_host.seating import SeatingSession

@@ -16,7 +16,7 @@ from masquerade_core.evidence import Kept
 from masquerade_core.forecast import Forecast
 from masquerade_core.seat import Effect, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import bits_of
+from masquerade_core.wire.aborts import Abort, bits_of
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
 from masquerade_host.awaited import Awaited
@@ -27,7 +27,7 @@ from masquerade_host.journaling import Journaling
 from masquerade_host.keyfiles import Keys
 from masquerade_host.lane import Lane
 from masquerade_host.links import Link
-from masquerade_host.named_messages import Abort, beats_every, pack_bits
+from masquerade_host.named_messages import beats_every, pack_bits
 from masquerade_host.news import News
 from masquerade_host.program import Program
 from masquerade_host.seen import LastFrames, evidence_of, seen_frames, shown_for

@@ -17,8 +17,8 @@ import masquerade_core
 from masquerade_core.errors import LocalProtocolError, ProgramChanged, RefusedLocally, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
+from masquerade_core.wire.aborts import Abort
 from masquerade_host.links import ConnectionEvent
-from masquerade_host.named_messages import Abort
 from masquerade_host.party_session import PartySession
 from masquerade_host.probe import Answer
 from masquerade_host.program import DEPENDENCIES, PACKAGES, Program

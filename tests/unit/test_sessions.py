@@ -23,13 +23,14 @@ from masquerade_core.errors import (
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Progress, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host import party_session, seating
 from masquerade_host.debits import NoDebits
 from masquerade_host.lane import MAX_KEPT
 from masquerade_host.links import Arrival, ConnectionEvent
-from masquerade_host.named_messages import Abort, Beat, pack_abort, pack_beat, read_abort, read_beat
+from masquerade_host.named_messages import Beat, pack_beat, read_beat
 from masquerade_host.probe import Answer
 from masquerade_host.roster import box_keys_of
 from masquerade_host.session_messages import AllClosed, Closed, Fields, Roster

@@ -34,7 +34,7 @@ _KINDS = {
     sqlite3.SQLITE_CORRUPT: "reads a damaged file",
     sqlite3.SQLITE_NOTADB: "reads a file that is no SQLite database",
 }
-_SEE = "run it with sqlite3 to see the database's own message, which may show a cell and is not repeated here"
+_SEE_SQLITE = "run it with sqlite3 to see the database's own message, which may show a cell and is not repeated here"
 
 _Row = tuple[Any, ...]
 
@@ -57,10 +57,12 @@ def open_sqlite(query: Query, numbers: Sequence[str], others: Sequence[str], *, 
     except BaseException:
         connection.close()
         raise
-    return Rows(n, _blocks(connection, cursor, _Cells(query.name, picks, frozenset(numbers), fills), n))
+    return Rows(n, _sqlite_blocks(connection, cursor, _Cells(query.name, picks, frozenset(numbers), fills), n))
 
 
-def _blocks(connection: sqlite3.Connection, cursor: sqlite3.Cursor, cells: "_Cells", n: int) -> Iterator[ReadBlock]:
+def _sqlite_blocks(
+    connection: sqlite3.Connection, cursor: sqlite3.Cursor, cells: "_Cells", n: int
+) -> Iterator[ReadBlock]:
     first = 1
     with closing(connection):
         while rows := _sound(cells.source, lambda: cursor.fetchmany(_BATCH)):
@@ -154,4 +156,4 @@ def _sound(source: str, read: Callable[[], Any]) -> Any:
 def _failure(source: str, error: Exception) -> BadInput:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     what = _KINDS.get(code, "was refused by SQLite, or failed while it was read")
-    return BadInput(f"{source} {what}", _SEE)
+    return BadInput(f"{source} {what}", _SEE_SQLITE)
