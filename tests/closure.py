@@ -31,7 +31,7 @@ from masquerade.draft import Draft
 from masquerade.stand_in import stand_in
 from masquerade_core.study import CHARLIE
 from masquerade_core.study_files import load_study
-from masquerade_host.new_keys import make_keys
+from masquerade_host.store.new_keys import make_keys
 from tests.host_helpers import free_port
 from tests.imports import SOURCES, module_of, modules_of
 from tests.processes import Ended, Participant
@@ -64,8 +64,8 @@ _READY = "program.py here"
 """The function that hashes the program. A process calls it last before it says hello."""
 _OPENS = "driver.py run_role"
 _GOES_ON = "driver.py _converse"
-_ARRIVES = ("dialer.py arrivals", "transport.py arrivals")
-_IN_INBOX = "inbox.py put"
+_ARRIVES = ("dialer.py arrivals", "sockets.py arrivals")
+_IN_INBOX = "channel.py put"
 
 _RECORDER = """
 import os, runpy, sys, threading, time, atexit

@@ -10,7 +10,7 @@ from masquerade.cli.output import Format, FormatOption, Outcome
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
-    from masquerade_host.verifying import Contradiction, Folder
+    from masquerade_host.faults.verifying import Contradiction, Folder
 
 __all__ = ["verify"]
 
@@ -41,8 +41,8 @@ def verify(
     """
     from masquerade_core.evidence import EVIDENCE
     from masquerade_core.words import listed
-    from masquerade_host.run_files import STUDY
-    from masquerade_host.verifying import check_together, contradictions, read_folder
+    from masquerade_host.faults.verifying import check_together, contradictions, read_folder
+    from masquerade_host.store.results import STUDY
 
     del output_format
     if any((path / EVIDENCE).is_file() for path in folders):
@@ -91,7 +91,7 @@ def _statement_of(path: Path) -> Any:
     from masquerade_core import __version__
     from masquerade_core.bounded import MOST_OF_A_RUN, read_bytes
     from masquerade_core.errors import BadInput
-    from masquerade_host.transcript import TRANSCRIPT, read_transcript
+    from masquerade_host.store.transcript import TRANSCRIPT, read_transcript
 
     try:
         text = read_bytes(path / TRANSCRIPT, MOST_OF_A_RUN, "transcript", "").decode("utf-8", "replace")
@@ -124,7 +124,7 @@ def _took_part(read: "list[Folder]") -> tuple[str, ...]:
 def _data(read: "list[Folder]", found: "list[Contradiction]") -> dict[str, Any]:
     from masquerade_core.study import CHARLIE
     from masquerade_core.words import listed
-    from masquerade_host.verifying import unconfirmed
+    from masquerade_host.faults.verifying import unconfirmed
 
     first, still = read[0], unconfirmed(read)
     programs = {name: program for folder in read for name, program in folder.programs.items()}
