@@ -64,8 +64,8 @@ _READY = "program.py here"
 """The function that hashes the program. A process calls it last before it says hello."""
 _OPENS = "driver.py run_role"
 _GOES_ON = "driver.py _converse"
-_ARRIVES = ("dialer.py arrivals", "sockets.py arrivals")
-_IN_INBOX = "channel.py put"
+_ARRIVES = ("dialer.py PartySocket.arrivals", "sockets.py CharlieSocket.arrivals")
+_IN_INBOX = "channel.py Inbox.put"
 
 _RECORDER = """
 import os, runpy, sys, threading, time, atexit
@@ -79,7 +79,7 @@ def place(code):
     if found is None:
         kept.append(code)
         line = f"{code.co_filename}\\t{code.co_firstlineno}\\t{code.co_name}"
-        short = os.path.basename(code.co_filename) + " " + code.co_name
+        short = os.path.basename(code.co_filename) + " " + code.co_qualname
         found = places[id(code)] = (line, short) if code.co_filename.startswith(roots) else ()
     return found
 def note(frame, event, arg):

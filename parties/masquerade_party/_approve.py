@@ -1,6 +1,6 @@
-"""A person approves a study before anything is sent: what leaves, who must not collude, what it costs.
+"""``masquerade approve``: a person reads a study and says yes to it, before a party's process is started.
 
-``masquerade approve``: a person reads a study and says yes to it, before a party's process is started.
+A person approves a study before anything is sent: what leaves, who must not collude, what it costs.
 """
 
 import getpass

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from masquerade_core.data.records import POINTS, Loader
+from masquerade_core.data.loaders import POINTS, Loader
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import Model, Release
 from masquerade_core.privacy.accounting.composition import Cost as Spending

@@ -1,6 +1,4 @@
-"""On what an error names other participants: what it proves, and what it does not.
-
-Every way in which a run can fail: a sentence for a person and an exit code for a script.
+"""Every way in which a run can fail: a sentence for a person and an exit code for a script.
 
 A :class:`ProtocolViolation` is another participant's fault. A :class:`LocalProtocolError` is a bug of this program. All
 others are about files, networks, deadlines and policies. People read an error's text, and it may be logged. So it never
@@ -8,6 +6,8 @@ contains a record, a party's number of records or a key.
 
 An error that speaks of other participants has one of four :class:`~masquerade_core.errors.Grounds`:
 it says what is known, and how.
+
+On what an error names other participants: what it proves, and what it does not.
 
 The privacy budget that a run spent although it failed, as a note on the error that ended it.
 """

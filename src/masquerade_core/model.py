@@ -1,8 +1,8 @@
-"""Whether a model gives nearly all records the same answer, although their labels differ.
-
-A released classifier: its weights, the additive shares in which some protocols publish it, and ``model.json``.
+"""A released classifier: its weights, the additive shares in which some protocols publish it, and ``model.json``.
 
 *Dave* is anybody who has the published model and a new record.
+
+Whether a model gives nearly all records the same answer, although their labels differ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-# --- One answer ------------------------------------------------------------------
+# --- A model with one answer ----------------------------------------------------------
 
 _NEARLY = 0.02  # of the records may have another answer
 _TIMES = 5  # as many records must have another label, or the answers are only as rare as the labels are

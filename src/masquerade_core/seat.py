@@ -1,11 +1,4 @@
-"""The effects: all that a role can ask of the world, as frozen values.
-
-A role awaits the methods of its :class:`~masquerade_core.seat.Seat`. Each await yields one of these to the driver that
-runs the role.
-
-The forecast of a run's work: public numbers, the same at all participants, which say how long one step may take.
-
-The Seat: the only connection between a role and the world.
+"""The Seat: the only connection between a role and the world.
 
 A *role* is one participant's part of a protocol, written as an ``async def``. It awaits the methods of its Seat and
 nothing else. Each await yields an *effect*, a frozen value that asks for something, to a *driver*, which runs the
@@ -21,6 +14,13 @@ enforces three rules:
   :class:`~masquerade_core.wire.messages.Message` travels between a party and Charlie. A
   :class:`~masquerade_core.wire.messages.Broadcast` goes from Charlie to all parties or to nobody.
 * A ciphertext is sent only to the recipient for whom it was randomized.
+
+The effects: all that a role can ask of the world, as frozen values.
+
+A role awaits the methods of its :class:`~masquerade_core.seat.Seat`. Each await yields one of these to the driver that
+runs the role.
+
+The forecast of a run's work: public numbers, the same at all participants, which say how long one step may take.
 """
 
 import hashlib

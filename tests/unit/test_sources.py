@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from masquerade_core.data.addresses import Query
 from masquerade_core.data.blocks import source_of
-from masquerade_core.data.databases import Query, check_sql
 from masquerade_core.data.databases import _address as with_patience
+from masquerade_core.data.databases import check_sql
 from masquerade_core.data.files import data_at
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv

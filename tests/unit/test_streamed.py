@@ -16,8 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from masquerade_core.data import blocks
+from masquerade_core.data.loaders import POINTS
 from masquerade_core.data.loading import load_csv, stream_csv
-from masquerade_core.data.records import POINTS, ROWS, Records, Repaired
+from masquerade_core.data.records import ROWS, Records, Repaired
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.data.streamed import Room, Scratch, Streamed
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed

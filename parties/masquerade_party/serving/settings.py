@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from masquerade_core.bounded import read_text, toml_of
-from masquerade_core.data.databases import Query
+from masquerade_core.data.addresses import Query
 from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput
 from masquerade_core.study.sections import Section

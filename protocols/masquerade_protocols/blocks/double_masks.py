@@ -1,13 +1,4 @@
-"""The messages of sums under double masks, in the order in which participants send them, and the boxes inside.
-
-Boxes for all neighbours of a party travel in one message, one behind the other. All are equally long.
-
-Who deals shares to whom, who answers for a set, and which sets may be opened, in sums under double masks.
-
-Everything here follows from public numbers: the roster, the coin, and the study. Parties are counted in the order of
-the roster, from 0. A set of parties travels as bits, so it holds nobody twice.
-
-Masked sums that go on without flaky parties: double masks, with shares among neighbours; a party's side.
+"""Masked sums that go on without flaky parties: double masks, with shares among neighbours; a party's side.
 
 The scheme is that of Bonawitz et al. (CCS 2017) on the graph of Bell et al. (CCS 2020), where it is called SecAgg+. A
 contribution is under two masks. The *pairs' masks* cancel in the sum, as in
@@ -58,6 +49,15 @@ in the next one: the difference is that party's size. So for a sum without noise
 
 *What is not promised.* A party that deals or reveals false shares spoils the sum. Its check value or its marks show
 that, the run ends, and nobody can tell who it was.
+
+The messages of sums under double masks, in the order in which participants send them, and the boxes inside.
+
+Boxes for all neighbours of a party travel in one message, one behind the other. All are equally long.
+
+Who deals shares to whom, who answers for a set, and which sets may be opened, in sums under double masks.
+
+Everything here follows from public numbers: the roster, the coin, and the study. Parties are counted in the order of
+the roster, from 0. A set of parties travels as bits, so it holds nobody twice.
 
 Sums under double masks: Charlie's side. :mod:`~masquerade_protocols.blocks.double_masks` has the diagram.
 """

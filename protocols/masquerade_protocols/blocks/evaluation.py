@@ -1,6 +1,4 @@
-"""The counts of an evaluation over the held-back records: by the cell, the bin or the class of their scores.
-
-The evaluation of a released model on records that were held back: two more secure sums, under noise of their own.
+"""The evaluation of a released model on records that were held back: two more secure sums, under noise of their own.
 
 A study with ``[evaluation]`` holds a share of each party's records back, by their place in the file
 (:mod:`masquerade_core.data.holdout`). Nothing depends on them until the model is there. For K parties and N' records
@@ -25,6 +23,8 @@ A role needs three lines for it::
     held = await hold_back(seat, study, data)  # before the join
     sums, N = await join_and_count(seat, study, held.training, held.records)
     return await evaluated(sums, held, model)  # Charlie: evaluated_by_all(sums, model)
+
+The counts of an evaluation over the held-back records: by the cell, the bin or the class of their scores.
 """
 
 import hashlib

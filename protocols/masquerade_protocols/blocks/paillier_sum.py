@@ -1,31 +1,4 @@
-"""The messages of a secure sum by Paillier, in the order in which participants send them.
-
-The proof that the lead opened every total of a sum by Paillier as it was.
-
-For a key N of the right form, a ciphertext c is (1 + N)^m r^N mod N^2 for one plaintext m and one r modulo N. So r
-proves that c opens to m. Only the holder of the secret key can compute r from c.
-
-To check every c would take one long exponentiation each. Instead, everybody folds all ciphertexts of the run into one::
-
-    C = product of c_i^(e_i) mod N^2        M = sum of e_i m_i        C = (1 + N)^M R^N mod N^2 ?
-
-At the end the lead tells one root R, which is the product of all r_i^(e_i). The coefficients e_i have 128 bits. They
-follow from a hash of all that Charlie told until then, c_i and m_i included. So the lead knows e_i only after it has
-answered m_i. If an m_i is wrong, at most one e_i of 2^128 satisfies the equation.
-
-The proof comes late, and that is enough. Until then, wrong totals may have chosen the points at which parties
-contribute. Privacy holds at any points, and no result leaves a run before the proof.
-
-*What R shows.* With short obfuscators, r_i is h^s mod N, where h is public and s is the sum of K parties' random
-exponents. If two parties are honest, replace their factors h^a and h^b by uniform powers of h: that is the assumption
-on which short obfuscators rest. Then the product h^(a + b) tells nothing of h^a, and a contribution is an encryption
-with an obfuscator of its own. R tells nothing of N's factors either. Anybody can draw a power of h, and an N-th root
-is unique, so no two roots of one number can be compared, as for square roots. The lead folds no other ciphertexts than
-totals which opened as sums of all. So nobody gets the root of a number of his choice.
-
-Charlie's side of the sums by Paillier: he multiplies ciphertexts, adds check values, and tells what was opened.
-
-The secure sum by Paillier: Charlie multiplies ciphertexts that he cannot read, and the lead opens their total.
+"""The secure sum by Paillier: Charlie multiplies ciphertexts that he cannot read, and the lead opens their total.
 
 The *lead* is the party that holds the parties' Paillier key xi, whose modulus is called N here. For K parties, m
 plaintexts and a key of n bits, in round t of ``open_sum``::
@@ -83,6 +56,33 @@ are enough.
 
 The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, and each party signs its contribution.
 :mod:`~masquerade_protocols.blame` says what the contributions of a failed round prove.
+
+The messages of a secure sum by Paillier, in the order in which participants send them.
+
+The proof that the lead opened every total of a sum by Paillier as it was.
+
+For a key N of the right form, a ciphertext c is (1 + N)^m r^N mod N^2 for one plaintext m and one r modulo N. So r
+proves that c opens to m. Only the holder of the secret key can compute r from c.
+
+To check every c would take one long exponentiation each. Instead, everybody folds all ciphertexts of the run into one::
+
+    C = product of c_i^(e_i) mod N^2        M = sum of e_i m_i        C = (1 + N)^M R^N mod N^2 ?
+
+At the end the lead tells one root R, which is the product of all r_i^(e_i). The coefficients e_i have 128 bits. They
+follow from a hash of all that Charlie told until then, c_i and m_i included. So the lead knows e_i only after it has
+answered m_i. If an m_i is wrong, at most one e_i of 2^128 satisfies the equation.
+
+The proof comes late, and that is enough. Until then, wrong totals may have chosen the points at which parties
+contribute. Privacy holds at any points, and no result leaves a run before the proof.
+
+*What R shows.* With short obfuscators, r_i is h^s mod N, where h is public and s is the sum of K parties' random
+exponents. If two parties are honest, replace their factors h^a and h^b by uniform powers of h: that is the assumption
+on which short obfuscators rest. Then the product h^(a + b) tells nothing of h^a, and a contribution is an encryption
+with an obfuscator of its own. R tells nothing of N's factors either. Anybody can draw a power of h, and an N-th root
+is unique, so no two roots of one number can be compared, as for square roots. The lead folds no other ciphertexts than
+totals which opened as sums of all. So nobody gets the root of a number of his choice.
+
+Charlie's side of the sums by Paillier: he multiplies ciphertexts, adds check values, and tells what was opened.
 """
 
 import hashlib

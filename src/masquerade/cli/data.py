@@ -33,7 +33,7 @@ def check(study: StudyArgument, file: _Records, output_format: FormatOption = Fo
     Faults are counted by column and kind, with the first three lines of each.
     """
     from masquerade_core.data.examining import examine
-    from masquerade_core.data.records import POINTS
+    from masquerade_core.data.loaders import POINTS
     from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
@@ -76,7 +76,7 @@ def clean(
     The copy has the study's columns. A record that no rule mends is left out.
     """
     from masquerade.cleaning import clean
-    from masquerade_core.data.records import POINTS
+    from masquerade_core.data.loaders import POINTS
     from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 

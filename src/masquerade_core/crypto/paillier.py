@@ -1,15 +1,4 @@
-"""The primes of a Paillier key, and the product of small primes that no modulus may share a factor with.
-
-The public half of Paillier: a key, and ciphertexts to compute with, none of which can be sent.
-
-The secret half of Paillier: the key holder decrypts, and draws obfuscators at a fraction of the price.
-
-Ciphertexts that may leave a process, and the pools of obfuscators that make them.
-
-An *obfuscator* is an encryption of 0, drawn ahead of need. A ciphertext times an obfuscator holds the same plaintext
-and looks like another ciphertext.
-
-Paillier's cryptosystem, with types that say what may be done with a ciphertext.
+"""Paillier's cryptosystem, with types that say what may be done with a ciphertext.
 
 A process computes with :class:`Ciphertext` values. None of them can be sent. Only a :class:`Fresh` value leaves a
 process, for one recipient and in one send. Only a pool makes Fresh values. Each of them uses up one *obfuscator*, an
@@ -29,6 +18,17 @@ References
 ----------
 Paillier, EUROCRYPT 1999. Damgard, Jurik, Nielsen, International Journal of Information Security 9 (2010), section 4.2
 (p = q = 3 mod 4, h = -x^2).
+
+The primes of a Paillier key, and the product of small primes that no modulus may share a factor with.
+
+The public half of Paillier: a key, and ciphertexts to compute with, none of which can be sent.
+
+The secret half of Paillier: the key holder decrypts, and draws obfuscators at a fraction of the price.
+
+Ciphertexts that may leave a process, and the pools of obfuscators that make them.
+
+An *obfuscator* is an encryption of 0, drawn ahead of need. A ciphertext times an obfuscator holds the same plaintext
+and looks like another ciphertext.
 """
 
 import hashlib

@@ -24,7 +24,8 @@ from masquerade_core.data.blocks import TextTable, cell_text, no_records, note_b
 from masquerade_core.data.faults import Faults
 from masquerade_core.data.files import data_at
 from masquerade_core.data.groups import row_groups
-from masquerade_core.data.records import ROWS, Loader, check_size
+from masquerade_core.data.loaders import Loader
+from masquerade_core.data.records import ROWS, check_size
 from masquerade_core.data.schema import MISSING_WORDS, Column
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.streamed import Scratch

@@ -1,6 +1,6 @@
-"""The meaning of ``--data``: a file, a folder of Parquet files, or a database's address and a query behind it.
+"""A file of records: it is opened, and its wanted columns are found by their names.
 
-A file of records: it is opened, and its wanted columns are found by their names.
+The meaning of ``--data``: a file, a folder of Parquet files, or a database's address and a query behind it.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.words import listed
 
 if TYPE_CHECKING:
-    from masquerade_core.data.databases import Query
+    from masquerade_core.data.addresses import Query
 
 __all__ = ["PARQUET", "SAVE_AS_CSV", "Data", "columns_of", "data_at", "find_columns", "loosely", "opened"]
 
@@ -43,7 +43,7 @@ def data_at(given: "Path | str | Query") -> Data:
     found = _ADDRESS.fullmatch(given) if isinstance(given, str) else None
     if found is None and not _MANGLED.match(str(given)):
         return Path(given)
-    from masquerade_core.data.databases import SPELLING, query_at
+    from masquerade_core.data.addresses import SPELLING, query_at
 
     if found is None:
         raise BadInput("a database's address was given as the path of a file", SPELLING)

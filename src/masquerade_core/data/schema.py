@@ -1,4 +1,12 @@
-"""One column of cells as coordinates, by public constants alone; and what becomes of cells that do not fit.
+"""The encoder: from columns of cells to records in the unit ball, by public constants alone.
+
+A number is mapped from its public [min, max] to [-1, 1], or to one 0/1 coordinate for each bin between public edges. A
+category is mapped to one 0/1 coordinate for each public level. A constant 1 stands last if the study has an intercept.
+Then every record is clipped, which means divided by max(1, ||x||_2): all sensitivity bounds need ||x||_2 <= 1, the
+constant counted. Nothing is centred, scaled or binned by the data themselves. That would be a release of its own, for
+which no theorem accounts.
+
+One column of cells as coordinates, by public constants alone; and what becomes of cells that do not fit.
 
 A study says what happens to a cell that is missing, cannot be read, lies outside its public bounds or is none of the
 public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and every other such cell becomes
@@ -6,14 +14,6 @@ the feature's public ``missing`` value or level. So no record makes a party refu
 something about that record. With "refuse" an error names the column, the kinds of fault and their places.
 
 The labels of a file, block by block; and what is wrong with them.
-
-The encoder: from columns of cells to records in the unit ball, by public constants alone.
-
-A number is mapped from its public [min, max] to [-1, 1], or to one 0/1 coordinate for each bin between public edges. A
-category is mapped to one 0/1 coordinate for each public level. A constant 1 stands last if the study has an intercept.
-Then every record is clipped, which means divided by max(1, ||x||_2): all sensitivity bounds need ||x||_2 <= 1, the
-constant counted. Nothing is centred, scaled or binned by the data themselves. That would be a release of its own, for
-which no theorem accounts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

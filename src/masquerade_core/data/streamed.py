@@ -1,11 +1,11 @@
-"""A scratch file without a name: no other program can open it, and the system frees it when this process ends.
+"""Records that are read once, encoded, and kept in a scratch file: more of them than memory holds.
+
+Each sum over records reads the file block by block. Its result is that of the same records in memory, bit for bit.
+
+A scratch file without a name: no other program can open it, and the system frees it when this process ends.
 
 That holds however the process ends, ``kill -9`` and a power cut included. While it lives, its blocks lie on the disk in
 the clear, as the file of the records does.
-
-Records that are read once, encoded, and kept in a scratch file: more of them than memory holds.
-
-Each sum over records reads the file block by block. Its result is that of the same records in memory, bit for bit.
 """
 
 import errno

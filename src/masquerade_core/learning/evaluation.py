@@ -1,4 +1,9 @@
-"""95 % intervals for what noisy counts estimate: they allow for the sample and for the noise.
+"""How good a model is, from noisy counts of the records that were held back, by label and bin of score.
+
+All of it is computed from what is opened, so it costs no privacy beyond the counts. A count is that of one label in one
+bin; the noise on each has the same known standard deviation tau. Every participant computes the same numbers.
+
+95 % intervals for what noisy counts estimate: they allow for the sample and for the noise.
 
 A count that is opened is c + x. The true count c is random, since the records held back are a sample of all that there
 could be; x is noise of a known variance tau^2. Two facts carry everything here. A sum of m counts has noise of variance
@@ -25,11 +30,6 @@ bins would not do: the scores of
 a model that finds few positives lie between -6 and -3, and those of a weak one between -0.1 and 0.1.
 
 Noisy counts of records by label and bin of score, and the figures that need all bins at once.
-
-How good a model is, from noisy counts of the records that were held back, by label and bin of score.
-
-All of it is computed from what is opened, so it costs no privacy beyond the counts. A count is that of one label in one
-bin; the noise on each has the same known standard deviation tau. Every participant computes the same numbers.
 """
 
 import math

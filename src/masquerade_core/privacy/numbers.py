@@ -1,15 +1,15 @@
-"""The one check of the mathematics of privacy: an argument for which a formula is not proved is a bug of the caller.
+"""Tails of the normal distribution, of one number at a time.
+
+``scipy.special`` has them too, for arrays; but a process that needs no more of it is smaller by 27 MB without it.
+:func:`mills` is exact but for one rounding: gmpy2 computes it with more bits.
+
+The one check of the mathematics of privacy: an argument for which a formula is not proved is a bug of the caller.
 
 Square roots of fractions, rounded up in integer arithmetic, so that every machine gets the same number.
 
 A search for the smallest integer that satisfies a monotone condition.
 
 The search that all bounds on the size of noise share: the smallest bound that fails rarely enough.
-
-Tails of the normal distribution, of one number at a time.
-
-``scipy.special`` has them too, for arrays; but a process that needs no more of it is smaller by 27 MB without it.
-:func:`mills` is exact but for one rounding: gmpy2 computes it with more bits.
 """
 
 import math
@@ -23,7 +23,7 @@ from masquerade_core.errors import LocalProtocolError
 __all__ = ["PRECISION", "erfcinv", "mills", "phi", "require", "root_up", "smallest", "smallest_bound"]
 
 
-# ---  checks ---------------------------------------------------------------------
+# --- Checks ---------------------------------------------------------------------------
 
 
 def require(allowed: bool, rule: str) -> None:
@@ -40,7 +40,7 @@ def require(allowed: bool, rule: str) -> None:
         raise LocalProtocolError(f"{rule}; the study that led to this should have been refused when it was read")
 
 
-# ---  roots ----------------------------------------------------------------------
+# --- Roots ----------------------------------------------------------------------------
 
 
 def root_up(square: Fraction, bits: int) -> Fraction:
@@ -48,7 +48,7 @@ def root_up(square: Fraction, bits: int) -> Fraction:
     return Fraction(math.isqrt(math.ceil(square * (1 << 2 * bits)) - 1) + 1, 1 << bits)
 
 
-# ---  search ---------------------------------------------------------------------
+# --- Search ---------------------------------------------------------------------------
 
 
 def smallest(enough: Callable[[int], bool], near: int, *, least: int, most: int) -> int | None:
@@ -78,7 +78,7 @@ def smallest(enough: Callable[[int], bool], near: int, *, least: int, most: int)
     return high
 
 
-# ---  tails ----------------------------------------------------------------------
+# --- Bounds on noise ------------------------------------------------------------------
 
 PRECISION = 256
 """Bits of the arithmetic in which a bound is computed; a bound itself has at most 200 bits."""

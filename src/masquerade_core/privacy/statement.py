@@ -1,6 +1,4 @@
-"""Words and numbers of privacy statements: bounds as digits, what an epsilon allows, which delta is too large.
-
-The privacy statement of a run: for everybody who may look at it, what is claimed beside what is proved.
+"""The privacy statement of a run: for everybody who may look at it, what is claimed beside what is proved.
 
 A statement is a list of rows, each a :class:`Claim`. A row speaks of one *view*, one unit and one definition. A view is
 somebody who looks, with everything that this somebody sees: the public with the released model, Charlie (the server of
@@ -18,6 +16,8 @@ of records n_j of all parties are fixed, since noise may be scaled to the smalle
 because of public bounds alone.
 
 :class:`Rows` and :class:`SharedNoiseRows` write the rows of one statement, so that a protocol states only what differs.
+
+Words and numbers of privacy statements: bounds as digits, what an epsilon allows, which delta is too large.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""The tables of a study's file that speak of columns: its features and its label.
-
-The tables of a study's file, each with what it may hold.
+"""The tables of a study's file, each with what it may hold.
 
 The public limits of rosters and of parties' sizes: which contradict each other, or leave nothing to measure with.
+
+The tables of a study's file that speak of columns: its features and its label.
 
 ``[dropouts]``: how a run goes on without parties that no longer answer, and which of its numbers contradict others.
 

@@ -1,6 +1,4 @@
-"""The header of a frame, as it is signed: the body is its last field.
-
-Frames: one body each, with a header and the signature of the participant that sent it over this hop.
+"""Frames: one body each, with a header and the signature of the participant that sent it over this hop.
 
 A *hop* is the connection between one party and Charlie. A frame is
 ``Ed25519 signature (64 bytes) | msgpack [v, run, src, dst, kind, seq, type, body]``. Each direction of a hop numbers
@@ -20,6 +18,8 @@ Charlie.
 
 The length of a frame follows from its kind, its type and the length of its body: names and numbers have a fixed width.
 So nobody on the network tells a participant by the length of its name.
+
+The header of a frame, as it is signed: the body is its last field.
 
 The form of a sealed message on its way to Charlie, and how he takes it apart.
 

@@ -2,6 +2,25 @@
 
 Each end keeps its frames until the other acknowledges them, and sends them again on a new connection. Large frames
 travel as chunks. Frames for a role that has not asked for them yet wait in a bounded space.
+
+Frames cut into chunks, and put together again.
+
+ZeroMQ limits the length of a message, but the same limit holds for somebody who has not proved a key yet. A frame has
+up to 4 MB. A limit of 4 MB would let each stranger's socket cost 4 MB. So a frame travels as *chunks*, each of them one
+ZeroMQ message of at most 16 kB. A chunk is ``length of the frame (4 bytes) | offset (4 bytes) | data``. Every chunk but
+a frame's last one carries exactly :data:`CHUNK` bytes of data. The chunks of one frame follow each other on one
+connection, and nothing comes between them. Anything else is refused.
+
+Frames that wait for one connection, and how far the first of them has been sent.
+
+A lane: one end's numbered frames on a hop, kept until they are acknowledged, and sent again on a new connection.
+
+A *hop* is the way between one party and Charlie. It outlives its connections. Each end keeps what it sent until the
+other end has said, in a beat, that it holds it. On a new connection nobody sends a numbered frame before the other
+end's beat of that connection has come: the beat says from where on to send again. So the frames of one connection have
+no gap.
+
+The inbox: frames for a role that it has not asked for yet, in a bounded space.
 """
 
 import secrets
@@ -164,7 +183,7 @@ class Outbox:
             self.waiting -= len(self._frames.popleft())
 
 
-# --- Lane ------------------------------------------------------------------------
+# --- The channel ----------------------------------------------------------------------
 
 MAX_KEPT = 64 * 1024 * 1024
 """Bytes of one hop that wait for their acknowledgement, at most."""

@@ -1,4 +1,17 @@
-"""Checks the folders of a run, offline: one by itself, several against each other, and the frames that they keep."""
+"""Checks the folders of a run, offline: one by itself, several against each other, and the frames that they keep.
+
+Checks the frames that a transcript keeps whole: the roster, the hellos shown beside it, and the last words.
+
+In a small study everybody has the same two frames. In a large one (:mod:`masquerade_core.roster_disclosure`) a party
+has the root of the tree over all hellos, the hellos that it was shown, and the last words of its neighbours. Charlie
+has what he showed the first party of the roster, which are all hellos, and the last words of all parties as these
+signed them.
+
+Checks the folders of a run, offline: one by itself, and several against each other.
+
+A *folder* is what one participant keeps of a run: the study, the result, and a signed transcript
+(:mod:`masquerade_host.store.transcript`). The keys that check all signatures stand in the study.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +46,7 @@ __all__ = [
 ]
 
 
-# --- Kept frames -----------------------------------------------------------------
+# --- Frames that a transcript keeps ---------------------------------------------------
 
 _NOBODY = SigningKey(bytes(32))  # an end of a hop needs a key, but a reader signs nothing
 

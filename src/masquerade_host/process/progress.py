@@ -1,4 +1,16 @@
-"""How a process reports what it does: its session's events, the cost of each stage, and its lines of output."""
+"""How a process reports what it does: events of its session, the cost of each stage, and lines for programs or people.
+
+How grave the events of a run are, and whether stderr has told of the last one already.
+
+Progress events of a session: how far a long stage is, and how much passed so far.
+
+The cost of a run: seconds, messages and bytes, stage by stage.
+
+How a process reports what it does: lines of JSON for programs, sentences for people, and nothing secret.
+
+Everything that a process says goes through this module. Only fields on a list pass: names, stages, counts, sizes of
+frames, codes, and the sentences of this program's own errors, which never hold a record.
+"""
 
 import json
 import math
@@ -38,7 +50,7 @@ __all__ = [
 ]
 
 
-# --- Levels ----------------------------------------------------------------------
+# --- Log severity ---------------------------------------------------------------------
 
 
 class Level(StrEnum):
@@ -66,7 +78,7 @@ def was_logged(error: BaseException) -> bool:
     return any(isinstance(note, Logged) for note in getattr(error, "__notes__", ()))
 
 
-# --- Stats -----------------------------------------------------------------------
+# --- Cost by stage --------------------------------------------------------------------
 
 JOINING = "joining"
 """The stage between a role's Join and its own next stage: most of it is waiting for people."""
@@ -192,7 +204,7 @@ class Stats:
         }
 
 
-# --- News ------------------------------------------------------------------------
+# --- Progress events ------------------------------------------------------------------
 
 _EVERY = 0.5  # seconds between two reports of a long stage's progress
 

@@ -1,13 +1,13 @@
-"""The budget hook of a session: it writes a cost into the ledger before anything leaves.
-
-A role counts what its next message costs in privacy. The session has this debited first, and only then puts the message
-on the wire. So a process that dies between the two has paid for something that never left, and never the reverse.
-
-Commit before send: nothing leaves a session before everything that led to it is in the journal.
+"""Commit before send: nothing leaves a session before everything that led to it is in the journal.
 
 A session puts frames aside while it works. At the end of each step it commits the journal, has the budget pay for what
 the frames release, and only then lets them out. After a restart it first does again what the journal says
 (:mod:`masquerade_host.process.driver`). Nothing leaves meanwhile.
+
+The budget hook of a session: it writes a cost into the ledger before anything leaves.
+
+A role counts what its next message costs in privacy. The session has this debited first, and only then puts the message
+on the wire. So a process that dies between the two has paid for something that never left, and never the reverse.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ from masquerade_host.store.transcript import Recorder
 __all__ = ["Debits", "Journaling", "NoDebits"]
 
 
-# --- Debits ----------------------------------------------------------------------
+# --- Budget hook ----------------------------------------------------------------------
 
 
 class Debits(Protocol):
@@ -62,7 +62,7 @@ class NoDebits:
         return frozenset()
 
 
-# --- Journaling ------------------------------------------------------------------
+# --- Commit before send ---------------------------------------------------------------
 
 _COUNT_BYTES = 8
 

@@ -1,10 +1,4 @@
-"""The beat: a session's message that names participants. Its length says nothing of whom it names.
-
-Names are of different lengths, and so many participants may be named at one time. So neither travels. What travels is
-one bit for each participant of the study, in roster order and Charlie last. The other such message, the abort, is in
-:mod:`masquerade_core.wire.aborts`: it is evidence, too, and whoever judges evidence reads it.
-
-The messages that sessions exchange: before the roles' own messages, beside them and after them.
+"""The messages that sessions exchange: before the roles' own messages, beside them and after them.
 
 A *role* is one participant's part of a protocol; a *session* is what carries a role's messages. The sessions' own
 messages are these::
@@ -20,8 +14,14 @@ messages are these::
       |<------ AllClosed: every role is ---|        the parties' signed Closed, to be compared
                                                     or an Abort at any time, in either direction
 
-Aborts are in :mod:`masquerade_core.wire.aborts`. :mod:`masquerade_host.session.states` says which message
-is legal when.
+Beats and aborts are in :mod:`masquerade_host.session.messages`. :mod:`masquerade_host.session.states` says which
+message is legal when.
+
+The beat: a session's message that names participants. Its length says nothing of whom it names.
+
+Names are of different lengths, and so many participants may be named at one time. So neither travels. What travels is
+one bit for each participant of the study, in roster order and Charlie last. The other such message, the abort, is in
+:mod:`masquerade_core.wire.aborts`: it is evidence, too, and whoever judges evidence reads it.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-# --- Named messages --------------------------------------------------------------
+# --- Heartbeats -----------------------------------------------------------------------
 
 _COUNT_BYTES = 4
 _Count = Annotated[bytes, Field(min_length=_COUNT_BYTES, max_length=_COUNT_BYTES)]
@@ -143,7 +143,7 @@ def read_beat(body: bytes, everybody: Sequence[str], peer: str) -> Beat:
     return Beat(waits_for, got, connection, moves)
 
 
-# --- Session messages ------------------------------------------------------------
+# --- All other messages ---------------------------------------------------------------
 
 MOST_AT_ONCE = 4000
 """Parties whose signed frames one message holds, at most."""

@@ -2,6 +2,24 @@
 
 It says hello until Charlie answers, checks the roster itself, and stays until he has its last message. A party that was
 started again sends nothing new until it knows where the others stand.
+
+The public schedule: a party's frames leave at fixed times after the frame that they answer, not when they are ready.
+
+Computing time grows with the number of records. Whoever watches the network sees when a frame arrives at a party and
+when its answer leaves. The study's ``slot_seconds`` makes the time between them public: an answer leaves one slot after
+the frame that it answers came, or two, or three. Roles know no clock; this is the session's business alone.
+
+The resume barrier. :mod:`masquerade_host.session.rollback_check` says why a restarted party asks the others first, and
+has the question and the answers. Here is when they are said
+and heard, and what a party holds back: a message until its slot, and after a
+restart also until every party that it asks has answered: all others, or its neighbours in a study with many parties.
+
+Roster verification: a party's checks of the roster at the start, and of the last words of the run at its end.
+
+How a run ends badly for a party: what it makes of Charlie's refusals and aborts, and of his silence.
+
+Charlie, the curator, is the only participant a party has a connection to. The table in
+:mod:`masquerade_host.session.states` rules what the party may say and hear in each state of that connection.
 """
 
 import math
@@ -133,7 +151,7 @@ class Schedule:
         return self._held[0][0] if self._held else None
 
 
-# --- Holding ---------------------------------------------------------------------
+# --- Resume barrier -------------------------------------------------------------------
 
 _ANSWERS = 0.8  # of the study's deadline: how long a party that was started again waits for the others' word
 
@@ -231,7 +249,7 @@ class HoldingSession(Session):
             self._held.check(self._told.chain)
 
 
-# --- Seating ---------------------------------------------------------------------
+# --- Roster verification --------------------------------------------------------------
 
 
 def load_for(study: Study) -> None:
@@ -306,7 +324,7 @@ class SeatingSession(HoldingSession):
         return (CHARLIE,) if self._shown is not None and not self._shown.keys else super().missing()
 
 
-# --- Party ends ------------------------------------------------------------------
+# --- Bad ends of a run ----------------------------------------------------------------
 
 _SHOWN = 8  # fields that a sentence names
 
@@ -408,7 +426,7 @@ def silent(deadline: float, *, connected: bool) -> DeadlinePassed:
     )
 
 
-# --- Party session ---------------------------------------------------------------
+# --- The session ----------------------------------------------------------------------
 
 _PARTING = 5.0  # seconds for a last acknowledgement, after a restart
 _NOTICE = 10.0  # seconds without a connection after which it is said

@@ -1,6 +1,27 @@
 """The common part of a session's two ends: the role's pending effect, the inboxes, and the clocks.
 
 A session waits for senders' frames, and each wait has a deadline.
+
+Pending receives: the senders whose frames a role waits for, found without rescanning on each arrival.
+
+Deadlines: which frame is due, since when, and until when. Every wait of a session asks here.
+
+A frame is *due* from a participant once it holds all that the frame follows from. From that moment on it has the
+study's ``deadline_seconds``, and the public forecast of the work (:class:`~masquerade_core.seat.Forecast`). Beats
+do not lengthen that: whoever lives and withholds the frame is out of time like whoever is silent.
+
+Charlie sees what a party holds, since its beats acknowledge what it was sent. A party does not see what the others
+hold. So Charlie's beats say how often somebody's clock has started at his end, and a party's patience with him, a
+quarter longer than his with the parties, begins anew each time. That is his word alone. So no wait lasts longer than
+the run's longest chain of frames would take, if each of them used up its time.
+
+The common part of a session's ends: the role's pending effect, the inboxes, the clocks, and the news of a bad end.
+
+A *role* is one participant's part of a protocol. It asks for *effects*, such as "send this" or "wait for that". A
+session carries them out: it takes the role's effects, the frames that arrived and the time, and it answers the role. It
+does no input or output of its own, except through its link. All of it happens in one thread, the I/O thread, so there
+are no locks. :class:`~masquerade_host.session.charlie.CharlieSession` and
+:class:`~masquerade_host.session.party.PartySession` are the two ends.
 """
 
 from abc import abstractmethod
@@ -29,7 +50,7 @@ from masquerade_host.transport.interface import Link
 __all__ = ["Allowance", "Awaited", "Session", "Wait"]
 
 
-# --- Awaited ---------------------------------------------------------------------
+# --- Pending receives -----------------------------------------------------------------
 
 
 class Awaited:
@@ -89,7 +110,7 @@ class Awaited:
         return tuple(sender for sender in self.wanted.senders if sender in self.missing)
 
 
-# --- Dues ------------------------------------------------------------------------
+# --- Deadlines ------------------------------------------------------------------------
 
 _PATIENCE = 1.25  # how long a party waits for Charlie, beside what he allows the one whom he waits for
 

@@ -2,6 +2,54 @@
 
 It is an SQLite database that survives power cuts, and is overwritten and deleted at the end. A session writes its steps
 through it, and after a restart it checks that the same steps happen again.
+
+Space for a log: a commit into a file that need not grow costs the disk one write in place of three.
+
+SQLite writes each transaction to a log beside the database, the file ``-wal``, and waits until the disk has it. Where
+the file grows, the disk must also write the file's new length, and with it the journal of the file system. Several
+processes that do so at the same time wait for each other. So the log gets its full length once, before the run.
+
+SQLite reads a log up to the first entry that is not whole and of this log. The zeros after it are no entry.
+
+A participant's part of a run follows from a few inputs: the frames that it accepted, the numbers that it drew, and the
+decisions that a clock made. The journal holds these inputs in order, and a hash of each frame that followed from them.
+A process that starts again feeds the inputs to the same program (:mod:`masquerade_host.process.driver`). So it sends
+the same bytes again, and no number is drawn a second time for another purpose.
+
+The session adds rows as things happen, and commits them in one transaction before it sends or acknowledges anything. A
+power cut loses what was not committed; nobody else has seen it. The journal contains secrets, such as keys and noise.
+It is deleted when the attempt ends. :mod:`masquerade_host.store.journal` keeps it on disk.
+
+The steps: a session writes down through it what happens, and after a restart it checks that the same happens.
+
+While a session lives, :meth:`Steps.note` adds a row to the journal. After a restart the journal already has rows. Then
+the same calls compare what happens with the next row and add nothing. So a process that would go on in another way is
+found out before it sends anything. :mod:`masquerade_host.process.driver` feeds the inputs among the rows to the
+session.
+
+These kinds of rows exist:
+
+=============  ========================================================================================================
+``program``    the program with which the attempt began
+``begun``      a hash of the records with which it began
+``run``        the run's id, once it is known
+``once``       a number that the role drew, or the result of its arithmetic
+``hello``      a party's hello that stands in Charlie's roster
+``received``   a numbered frame that was accepted
+``sent``       the hash of a numbered frame, or a party's hello, that was made for the other end of a hop
+``acked``      how many frames the other end of a hop holds for certain
+``lost``       Charlie goes on without a party
+``patience``   a wait ended because its time was over
+=============  ========================================================================================================
+
+A journal on disk: an SQLite database that survives power cuts, and is overwritten and deleted at the end.
+
+What remains of an attempt is one line in ``attempts.jsonl``, which says which run it was and how it ended.
+
+Each row has a link to the row before it, under a key that is not in the folder (:mod:`masquerade_host.store.state`). A
+second file, the *head*, says how many rows there are, the last link, and which run this is. SQLite drops the end of a
+log that is damaged and says nothing, and the head shows it. It is written after each commit, and the disk is not
+awaited. So a power cut may leave a head that is older than the rows, and never a newer one.
 """
 
 import contextlib
@@ -41,7 +89,7 @@ __all__ = [
 ]
 
 
-# --- Log space -------------------------------------------------------------------
+# --- Space for the log ----------------------------------------------------------------
 
 LOG_PAGES = 256
 """The length of a log, in pages of SQLite. It copies a full log to its place, and begins the log anew."""
@@ -171,7 +219,7 @@ class NoJournal:
         """Do nothing."""
 
 
-# --- Steps -----------------------------------------------------------------------
+# --- Replay log -----------------------------------------------------------------------
 
 _DIGEST_BYTES = 32
 
@@ -306,7 +354,7 @@ class Steps:
             raise
 
 
-# --- Journal file ----------------------------------------------------------------
+# --- On disk --------------------------------------------------------------------------
 
 _FILE = "journal.sqlite"
 _DOOMED = "journal.deleted"  # the rows of an ended attempt, while they are overwritten

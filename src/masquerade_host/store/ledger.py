@@ -1,7 +1,28 @@
 """The ledger of the privacy budget: what a party's machine has spent, has promised to a study, and may still spend.
 
-Its books follow from a list of entries that only grows. The list lies in a file, with a copy that shows if an
-older list was put in its place.
+Its books follow from a list of entries that only grows. The list lies in a file, with a copy that shows if an older
+list was put in its place.
+
+The books of the ledger: limits, reservations, attempts, debits and the allowed rest, computed from its entries.
+
+The books are computed anew from the entries whenever a ledger is opened. They touch no file. Every method that begins
+with ``check`` raises if an entry would break a rule; :meth:`Books.enter` takes an entry that was written.
+
+The ledger's files: a list of entries that only grows, and a copy that shows if an older list was put back.
+
+``ledger.sqlite`` holds the entries. Nothing in it is ever changed or removed; triggers see to it. Each entry has a
+*chain*: a hash, under the ledger's key, of the entry and of the chain before it. ``ledger.lines`` holds one line for
+each entry. At the end of a transaction its entries are in both files, and the first one is on the disk. The second one
+is too, unless the transaction was a *quick* one. Then a power cut may take the last lines. The next transaction finds
+them missing and writes them again from the first file, which alone says what was spent.
+
+So the second file lacks at most the debits at the end, and one entry of another kind after them: that of a process that
+died before it wrote the line. If it lacks more, it lost what it had, and nobody can tell whether the first file is an
+older copy.
+
+The ledger is one file for all studies of a machine, and it only grows. A budget belongs to a *population*: the people
+whose records are used. Every data set belongs to one population, and is known by its *fingerprint*, a hash under a key
+that never leaves the machine. ``docs/budget.md`` says what is kept and what is proved of it.
 """
 
 import contextlib
@@ -39,7 +60,7 @@ from masquerade_host.store.state import StateFolder, damaged, is_damage
 __all__ = ["Account", "Attempt", "Books", "Entry", "Ledger", "LedgerFile", "Population", "Reservation"]
 
 
-# --- Ledger file -----------------------------------------------------------------
+# --- Entries and their files ----------------------------------------------------------
 
 _SCHEMA = """
 CREATE TABLE entries (n INTEGER PRIMARY KEY, chain BLOB NOT NULL, body TEXT NOT NULL) STRICT;
@@ -401,7 +422,7 @@ def _read_key(path: Path) -> bytes:
     return key
 
 
-# --- Ledger books ----------------------------------------------------------------
+# --- Books ----------------------------------------------------------------------------
 
 _ROUNDING = 10**-6  # of epsilon and delta: by so much may rounding up make a run's debits exceed its target
 

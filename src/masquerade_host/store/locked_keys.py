@@ -1,4 +1,14 @@
-"""Secret keys under a passphrase: where it comes from, and the key that Argon2id makes of it."""
+"""Secret keys under a passphrase: where it comes from, and the key that Argon2id makes of it.
+
+Where the passphrase of a key file comes from: a file that a service's manager provides, or a person at a terminal.
+
+It never comes from the command line or from the environment itself, which other processes of this machine may see.
+
+Secret keys under a passphrase: Argon2id makes a key of it, under which a SecretBox encrypts and authenticates.
+
+Argon2id is slow and needs much memory on purpose, so that guessing passphrases is expensive. How slow is written into
+the file, so that later versions can ask for more and still read old files. Both functions are those of libsodium.
+"""
 
 import base64
 import binascii

@@ -1,4 +1,9 @@
-"""A participant's run directory: all result files whole, with their hashes, or only what each failed attempt spent."""
+"""A participant's run directory: all result files whole, with their hashes, or only what each failed attempt had spent.
+
+The bytes of a run's files, and their hashes: what a participant signs must be what stands on its disk.
+
+A participant's run directory: all result files whole, or nothing but what each failed attempt had spent.
+"""
 
 import contextlib
 import itertools
@@ -56,7 +61,7 @@ __all__ = [
 ]
 
 
-# --- Run files -------------------------------------------------------------------
+# --- Files and their hashes -----------------------------------------------------------
 
 RESULT = "result.json"
 STUDY = "study.toml"

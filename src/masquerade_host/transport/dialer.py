@@ -1,4 +1,22 @@
-"""A party's end of the connection: it dials out, tries again, and can say why nobody answers."""
+"""A party's end of the connection: it dials out, tries again, and can say why nobody answers.
+
+A party's reconnection rules: when to try again, and when to give up and say why.
+
+A party's end of the connection: it dials out, and can say why nobody answers.
+
+A :class:`PartySocket` makes one connection at a time and never a second one by itself: :meth:`PartySocket.reopen` does,
+and the session says when. Only ZeroMQ's monitor socket reports failures. These are the reports of libzmq 4.3.5, as
+observed:
+
+* This party's key is not on Charlie's list: HANDSHAKE_FAILED_AUTH 400, and no further attempt.
+* The server has another key than the study says: HANDSHAKE_FAILED_NO_DETAIL, for the server cannot read the handshake
+  and hangs up. A proxy with nobody behind it and a server with too much to do look the same
+  (:mod:`masquerade_host.transport.probe` tells them apart).
+* Nobody listens: CLOSED, at once or after the time-out.
+* The name is unknown: nothing. So the name is resolved here as well, and the attempt has an end of its own.
+* The server does not use CURVE: HANDSHAKE_FAILED_PROTOCOL, and no further attempt.
+* The server speaks HTTP: DISCONNECTED alone, and no further attempt.
+"""
 
 import contextlib
 import socket

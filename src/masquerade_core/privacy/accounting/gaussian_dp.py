@@ -1,9 +1,4 @@
-"""How close sums of discrete Gaussian variables are to a rounded normal variable.
-
-A sum of discrete Gaussians is no discrete Gaussian, and no rounded normal either. It is so close to one that exact
-results about normal noise hold for it, with a tiny tau more in delta. :func:`closeness_of_sum` bounds tau.
-
-The exact privacy of Gaussian noise: delta as a function of epsilon, and back.
+"""The exact privacy of Gaussian noise: delta as a function of epsilon, and back.
 
 Add noise of standard deviation sigma to a vector that differs by at most Delta in L2 norm between neighbours. Telling
 the neighbours apart is then as hard as telling one number drawn from N(0, 1) from one drawn from N(mu, 1), with mu =
@@ -15,6 +10,11 @@ References
 ----------
 Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8. Dong, Roth and Su 2022,
 "Gaussian differential privacy", Corollaries 2.13 and 3.3.
+
+How close sums of discrete Gaussian variables are to a rounded normal variable.
+
+A sum of discrete Gaussians is no discrete Gaussian, and no rounded normal either. It is so close to one that exact
+results about normal noise hold for it, with a tiny tau more in delta. :func:`closeness_of_sum` bounds tau.
 """
 
 import math

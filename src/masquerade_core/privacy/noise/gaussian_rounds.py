@@ -1,6 +1,4 @@
-"""How much discrete Gaussian noise each party draws, so that the sum of the honest parties' noise is enough.
-
-How much Gaussian noise T rounds of noisy sums need for a privacy target, and what is proved of a run.
+"""How much Gaussian noise T rounds of noisy sums need for a privacy target, and what is proved of a run.
 
 A round releases q + x. Here q is the sum of all records' clipped vectors, rounded to a grid, and x the sum of the
 parties' shares of discrete Gaussian noise. Replacing one record moves q by at most Delta (:func:`sensitivity`). The sum
@@ -12,6 +10,8 @@ derivation.
 
 Every participant computes the noise for itself, and the layout of its messages follows from it. So
 :func:`rounds_sigma` uses fractions and correctly rounded arithmetic, and gives the same number on every machine.
+
+How much discrete Gaussian noise each party draws, so that the sum of the honest parties' noise is enough.
 """
 
 import math

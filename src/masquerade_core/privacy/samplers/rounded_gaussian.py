@@ -1,8 +1,8 @@
-"""Decisions about erfc(x), the complementary error function, which cheap bounds settle in nearly all cases.
+"""Normal numbers, rounded to integers: a sampler whose distance from that law is bounded, and a bound on its tail.
+
+Decisions about erfc(x), the complementary error function, which cheap bounds settle in nearly all cases.
 
 ``gmpy2.erfc`` takes many times as long as the bounds below, and a search for a tail bound asks many times.
-
-Normal numbers, rounded to integers: a sampler whose distance from that law is bounded, and a bound on its tail.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from masquerade_core.rng import Rng
 __all__ = ["GAUSSIAN_TV_BITS", "decide", "gaussian", "gaussian_tail_bound"]
 
 
-# ---  erfc -----------------------------------------------------------------------
+# --- erfc -----------------------------------------------------------------------------
 
 _CLOSE = -80  # log2 of a term after which the series stops: bounds this close decide nearly every question
 _SLACK = 20  # bits of the context's precision that pay for rounding errors
