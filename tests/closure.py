@@ -60,7 +60,7 @@ _RECORDS = 1500
 _NAMES = ("p1", "p2", "p3")
 _MODULES = {PARTY: "masquerade_party", CHARLIE: "masquerade_curator"}
 
-_READY = "program.py here"
+_READY = "program.py Program.here"
 """The function that hashes the program. A process calls it last before it says hello."""
 _OPENS = "driver.py run_role"
 _GOES_ON = "driver.py _converse"

@@ -15,16 +15,13 @@ The privacy budget that a run spent although it failed, as a note on the error t
 from enum import Enum
 from typing import ClassVar
 
-__all__ = [
-    "COPIES",
-    "NAMING",
+__all__ = [  # the errors alone; what one of them carries is imported by its name
     "BadInput",
     "BudgetExceeded",
     "CannotConnect",
     "ClaimRefuted",
     "Damaged",
     "DeadlinePassed",
-    "Grounds",
     "LocalProtocolError",
     "MasqueradeError",
     "OlderCopy",
@@ -33,14 +30,12 @@ __all__ = [
     "RefusedLocally",
     "Reported",
     "RunFailed",
-    "Spent",
     "StateCopied",
     "SumRefused",
-    "with_spent",
 ]
 
 
-# --- Grounds ---------------------------------------------------------------------
+# --- What an error proves ---------------------------------------------------------------------
 
 COPIES = (
     "this attempt is over, and nobody is at fault for it. Leave one process that uses this state folder, keep the "
@@ -322,7 +317,7 @@ class ProtocolViolation(MasqueradeError):
         self.grounds = Grounds.CHECKED if peer else Grounds.UNTOLD
 
 
-# --- Spent -----------------------------------------------------------------------
+# --- The budget that was spent -----------------------------------------------------------------------
 
 
 class Spent(str):
