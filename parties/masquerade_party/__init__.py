@@ -13,7 +13,7 @@ __all__ = ["Approved", "approve", "code_in_words", "code_of", "run", "run_with"]
 _HOMES = {
     "Approved": "_approve",
     "approve": "_approve",
-    "code_in_words": "_approval",
+    "code_in_words": "_approve",
     "code_of": "_site",
     "run": "_run",
     "run_with": "_run",
