@@ -1,12 +1,14 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system mutants soak audit compose check bench wheel release bundle docs lock clean
+.PHONY: help demo test test-extras test-system mutants soak audit compose check bench wheel release bundle docs lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-whitened
 VENV := .venv
 BIN := $(VENV)/bin
-# Two stamps of one environment: what the program needs, and the developers' tools on top.
+# Stamps of one environment. What the program needs comes first; the tests, the checks and all tools each add their part.
 RUN := $(VENV)/.run
+TEST := $(VENV)/.test
+CHECK := $(VENV)/.check
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(CI),--quiet)
 PACKAGES := src parties curator protocols
@@ -17,16 +19,19 @@ help: ## this list
 demo: $(RUN) ## Charlie and five parties as processes on this machine (ARGS="--parties 3 ...")
 	@$(BIN)/masquerade demo $(ARGS)
 
-test: $(DEV) ## unit, property and vector tests (ARGS="-k name")
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+test: $(TEST) ## unit, property and vector tests (ARGS="-k name")
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-test-system: $(DEV) ## real processes over real sockets; as root also in network namespaces
+test-extras: $(DEV) ## tests that need optional engines, heavy libraries or a browser
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/extras $(ARGS)
+
+test-system: $(TEST) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest tests/system tests/kills $(ARGS)
 
 mutants: $(DEV) ## plants bugs in a copy of the program; the tests must show each (ARGS="--jobs 2 drawn")
 	$(BIN)/python -m tests.mutants $(ARGS)
 
-soak: $(DEV) ## random kills of processes, and more schedules of faults than the tests have (SOAK_SECONDS=600)
+soak: $(TEST) ## random kills of processes, and more schedules of faults than the tests have (SOAK_SECONDS=600)
 	KILL_SEED=$$(date +%s) KILL_RUNS=12 $(BIN)/python -m pytest tests/kills
 	$(BIN)/python -m tests.soak $(or $(SOAK_SECONDS),600)
 
@@ -36,7 +41,7 @@ audit: $(RUN) ## a few minutes of attacks: claims refuted, known bugs caught, pr
 compose: ## a container for each participant (PARTIES=5 PROTOCOL=dp-whitened CALIBRATION=proven); needs docker
 	@docker/run $(PARTIES) $(PROTOCOL) $(CALIBRATION)
 
-check: $(DEV) ## format, lint, types, import contracts, what a run loads, protocols' names, packaging, spelling
+check: $(CHECK) ## format, lint, types, import contracts, what a run loads, protocols' names, packaging, spelling
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -66,7 +71,10 @@ lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer relea
 	@set -e; \
 	resolve="$(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-header --quiet"; \
 	$$resolve pyproject.toml --group dev --group docs --output-file requirements.txt $(UPGRADE); \
-	$$resolve pyproject.toml --group build --constraints requirements.txt --output-file requirements-run.txt
+	$$resolve pyproject.toml --group build --constraints requirements.txt --output-file requirements-run.txt; \
+	for part in test check; do \
+	  $$resolve pyproject.toml --group build --group $$part --constraints requirements.txt --output-file requirements-$$part.txt; \
+	done
 
 clean: ## remove the environment, caches and everything built; runs/ stays
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -88,7 +96,12 @@ $(RUN): requirements-run.txt pyproject.toml
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
+$(TEST) $(CHECK): $(VENV)/.%: $(RUN) requirements-%.txt
+	@echo "adding what 'make $*' needs to $(VENV) ($$(grep -c == requirements-$*.txt) packages in all)"
+	@$(PIP) --require-hashes -r requirements-$*.txt
+	@touch $@
+
 $(DEV): $(RUN) requirements.txt
-	@echo "adding the developers' tools to $(VENV) ($$(grep -c == requirements.txt) packages in all)"
+	@echo "adding all developers' tools to $(VENV) ($$(grep -c == requirements.txt) packages in all)"
 	@$(PIP) --require-hashes -r requirements.txt
 	@touch $@

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from decimal import Decimal
 from math import exp
-from typing import TYPE_CHECKING
-
-from opendp import prelude as dp
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 P_ACCEPT = 1e-9
 """A correct sampler fails a test once in a thousand million runs."""
 
 P_REJECT = 1e-20
 """A wrong scale is noticed beyond all doubt."""
-
-
-@contextmanager
-def opendp_features() -> Iterator[None]:
-    """Switch on the functions of OpenDP that its authors have not yet proved, and off again."""
-    dp.enable_features("contrib")
-    try:
-        yield
-    finally:
-        dp.disable_features("contrib")
 
 
 def gaussian_law(sigma: float, reach: int = 40) -> dict[int, float]:

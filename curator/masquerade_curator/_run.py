@@ -3,16 +3,17 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from masquerade_host.process.process.driver import run_role
+from masquerade_host.process.process.program import Program
+from masquerade_host.process.process.progress import Observer, quiet
+from masquerade_host.process.process.reporting import Reporting, reporting
+
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_curator.options import CuratorOptions
-from masquerade_host.process.driver import run_role
-from masquerade_host.process.program import Program
-from masquerade_host.process.progress import Observer, quiet
-from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.store.journal import FINISHED, journal_of
 from masquerade_host.store.keyfiles import load_keys
@@ -67,18 +68,15 @@ def run(
     ----------
     study_path, key_path : path
         The study, and Charlie's secret keys.
-    out : path, optional
-        The run directory; by default ``runs/<study>-<digest>/charlie``.
     test : path, optional
-        A **public** test set. The released model's error on it becomes ``metrics.test_error``. Where the iterates are
-        public, the objective at each becomes ``rounds``.
-    listen : str, optional
-        The address to listen at, if it is not the study's: behind address translation, for example.
-    state : path, optional
-        The state folder, if it is not this machine's usual one. It has the journal.
+        As the option. The released model's error on it becomes ``metrics.test_error``. Where the iterates are public,
+        the objective at each becomes ``rounds``.
     journal : bool
-        Keep a journal, so that a process that died goes on when it is started again.
+        The opposite of ``no_journal``.
+    out, listen, state
+        As the options of these names in :class:`CuratorOptions`, where their help explains them.
     observe : Observer
+        Is told what happens.
 
     Raises
     ------

@@ -7,6 +7,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from masquerade_host.process.process.driver import run_role, telling_of_damage
+from masquerade_host.process.process.program import Program
+from masquerade_host.process.process.progress import Observer, quiet
+from masquerade_host.process.process.reporting import Reporting, reporting
+
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records
@@ -16,10 +21,6 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.process.driver import run_role, telling_of_damage
-from masquerade_host.process.program import Program
-from masquerade_host.process.progress import Observer, quiet
-from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.session.party import PartySession, load_for, not_confirmed
 from masquerade_host.store.journal import FINISHED, Journal, journal_of
 from masquerade_host.store.keyfiles import load_keys
@@ -92,30 +93,17 @@ def run(
     Parameters
     ----------
     study_path, data_path, key_path : path
-        The study, this party's records, and its secret keys. The keys tell which party of the study this is. The
-        records are a file, a folder of Parquet files, or a database's address and a query, in one text.
+        The study, this party's records, and its secret keys. The keys tell which party of the study this is.
     classifier : Classifier or str, optional
-        The classifier that this party votes with, in a protocol of votes: an object with ``fit`` and ``predict``, or
-        scikit-learn's name of one, with its settings. By default it is the study's own.
-    out : path, optional
-        The run directory; by default ``runs/<study>-<digest>/<name>``.
-    state : path, optional
-        The state folder of this machine, if it is not the usual one.
-    population : str, optional
-        On whose budget the run counts; by default that of the approval, of the policy or of the records.
-    approved : bool
-        Whether nobody is asked. Then a person must have approved exactly this study before, and the records must be
-        known to the ledger or named by the policy. Otherwise the process asks at the terminal.
+        As the option, or an object with ``fit`` and ``predict``.
     proxy : str, optional
-        The way out of this network, ``http://host:port`` or ``socks5://host:port``. No variable of the environment is
-        read here.
+        As the option, without its variable of the environment.
     journal : bool
-        Keep a journal, so that a process that died goes on when it is started again.
-    stream : path, optional
-        A folder on a disk of this machine, where a scratch file without a name holds the records instead of memory.
-    dask : str, optional
-        The address of the site's own Dask scheduler, whose workers read and hold the records; this process gets sums.
+        The opposite of ``no_journal``.
+    out, state, population, approved, stream, dask
+        As the options of these names in :class:`PartyOptions`, where their help explains them.
     observe : Observer
+        Is told what happens.
 
     Raises
     ------

@@ -74,7 +74,8 @@ def test_by_default_the_paper_s_stages_run_and_the_noise_is_proven(tmp_path: Pat
         if row["view"] in {"released model", "Charlie", "one party, the smallest included", "Charlie with 1 party"}:
             assert row["epsilon"] <= 1.0
     report = " ".join((tmp_path / "run" / "report.txt").read_text(encoding="utf-8").split())
-    assert "18 ciphertexts passed, under keys of 2,048 bits. Stages 1 and 2 ran as in the paper" in report
+    assert "All participants together sent 18 ciphertexts, under keys of 2,048 bits" in report
+    assert "Charlie sent 12 of them, which his result.json counts. Stages 1 and 2 ran as in the paper" in report
     assert "The paper's own noise (--calibration paper) would be" in report
 
 

@@ -36,7 +36,6 @@ from masquerade_lab.audit.bounds import (
 )
 from masquerade_lab.audit.canary import flat, study_of
 from masquerade_lab.audit.made_up import made_up
-from masquerade_lab.audit.plot import plot
 from masquerade_lab.audit.proofs import descent_scores
 from masquerade_lab.audit.source import Source
 from masquerade_lab.audit.study import audit_study
@@ -324,16 +323,11 @@ def _list(monkeypatch: pytest.MonkeyPatch, *chosen: Audit) -> None:
         monkeypatch.setattr(where, "audits", lambda _protocol=None: chosen)
 
 
-def test_the_command_succeeds_and_draws_when_all_is_as_it_must_be(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_command_succeeds_when_all_is_as_it_must_be(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     _list(monkeypatch, _response(Gate.REFUTED, 0.5, 1.0), _response(Gate.HOLDS, 1.0, 1.0, quick=2000))
-    answer = shell("audit", "--plot", tmp_path / "audits.svg")
+    answer = shell("audit")
     assert (answer.code, answer.out) == (0, "")
     assert "all 2 audits passed" in answer.err
-    drawn = (tmp_path / "audits.svg").read_text()
-    assert "refuted 0.5" in drawn
-    assert "holds 1" in drawn
     quick = shell.json("audit", "--quick")
     assert quick.code == 0
     assert [(a["audit"], a["runs"]) for a in quick.data["audits"]] == [("holds 1", 2000)]
@@ -355,17 +349,6 @@ def test_options_that_do_not_go_together_are_refused(shell: Shell, tmp_path: Pat
     answer = shell("audit", "--protocol", "einstein-1905")
     assert answer.code == 4
     assert "noisy-gradient" in answer.err
-
-
-def test_a_picture_has_a_row_for_each_audit(tmp_path: Path) -> None:
-    chosen = [_response(Gate.CAUGHT, 0.5, 1.0), _response(Gate.HOLDS, 1.0, 1.0)]
-    path = tmp_path / "rows.svg"
-    plot([Finding(a, 10, 0.1, 0.0, 2.0 if a.gate is Gate.HOLDS else None, 0.0) for a in chosen], path)
-    once = path.read_text()
-    plot([Finding(a, 10, 0.1, 0.0, 2.0 if a.gate is Gate.HOLDS else None, 0.0) for a in chosen], path)
-    assert path.read_text() == once
-    for words in ("caught 0.5", "holds 1", "claimed, or the privacy target", "the same audit with half of the noise"):
-        assert words in once
 
 
 # --- Somebody's own study -------------------------------------------------------------------------------------

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 from benchmarks import naive, wall
 from benchmarks.alone import charlie_alone
 from benchmarks.measure import Bench, make_data, make_study, run_metered
 from benchmarks.meter import EXCLUDED, MESSAGE_STEPS, Meter, MeteredTable, step_of
-from benchmarks.plot import plot_growth
 from benchmarks.report import GATES
-from benchmarks.rounds import Point
 from benchmarks.sums import (
-    Ring,
     gradient_layout,
     gradient_study,
     new_key,
@@ -270,14 +266,6 @@ def test_rounds_on_a_public_schedule_take_whole_slots() -> None:
 
 def test_a_plain_round_trip_brings_back_what_was_asked_for() -> None:
     assert all(seconds > 0 for seconds in wall.round_trip_seconds(100, 200, 2))
-
-
-def test_the_curves_of_growth_are_drawn(tmp_path: Path) -> None:
-    bench = Bench.__new__(Bench)
-    ring = Ring(1.0, 2.0, 3.0, 400.0)
-    bench.by_parties, bench.by_length = [Point(5, 50, 2, ring), Point(50, 50, 2, ring)], [Point(5, 10, 1, ring)]
-    plot_growth(bench, tmp_path / "growth.svg")
-    assert "parties K (d = 50)" in (tmp_path / "growth.svg").read_text()
 
 
 # --- Charlie alone --------------------------------------------------------------------------------------------------

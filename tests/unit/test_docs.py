@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,19 +177,6 @@ def test_commands_in_sentences_exist_and_have_the_options_named() -> None:
         assert used <= options | {"--help"}, f"{page}: masquerade {' '.join(words)}"
         checked += 1
     assert checked > 80
-
-
-def test_the_site_s_page_of_commands_has_every_command_and_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "docs" / "extensions"))
-    import masquerade_docs  # type: ignore[import-not-found]
-
-    text = "\n".join(masquerade_docs.help_of_commands())
-    assert masquerade_docs.COMMANDS in Page("docs/reference/commands.md").text
-    for name, command in every_command().items():
-        assert f"\n## masquerade {name}\n" in f"\n{text}"
-        for parameter in command.params:
-            assert any(option in text for option in parameter.opts), (name, parameter.opts)
-    del sys.modules["masquerade_docs"]
 
 
 def test_the_table_of_gaps_names_tests_and_pages_that_exist() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -231,16 +230,6 @@ def test_at_a_huge_epsilon_whitening_does_as_well_as_logistic_regression() -> No
 
 
 # --- Columns, owners and labels ----------------------------------------------------
-
-
-def test_polars_and_pandas_frames_give_the_same_model() -> None:
-    X, y, parties = _frame()
-    pandas = _public(DPGradientDescent()).fit(X, y, parties=parties)
-    polars = _public(DPGradientDescent()).fit(pl.from_pandas(X), pl.Series("outcome", list(y)), parties=parties)
-    assert polars.weights_.tolist() == pandas.weights_.tolist()
-    assert polars.predict(pl.from_pandas(X)).tolist() == pandas.predict(X).tolist()
-    assert list(polars.feature_names_in_) == list(X.columns)
-    assert pandas.study_.label.name == polars.study_.label.name == "outcome"
 
 
 def test_columns_in_another_order_are_refused_as_scikit_learn_does() -> None:

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = [ROOT / package for package in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
-TOOLS: list[str] = [entry for entry in PROJECT["dependency-groups"]["dev"] if isinstance(entry, str)]
+GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
+PINS = ("requirements.txt", "requirements-run.txt", "requirements-test.txt", "requirements-check.txt")
 
 # A distribution whose modules have another name than it has.
 MODULES = {
@@ -81,8 +82,8 @@ def test_each_dependency_says_the_lowest_release_that_works_and_no_highest() -> 
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
-def test_developers_get_each_extra_in_the_same_words(extra: str) -> None:
-    assert set(EXTRAS[extra]) <= set(TOOLS)
+def test_tests_get_each_extra_in_the_same_words(extra: str) -> None:
+    assert set(EXTRAS[extra]) <= {*GROUPS["test"], *GROUPS["extras"]}
 
 
 def test_extras_are_not_in_what_the_program_needs() -> None:
@@ -91,7 +92,7 @@ def test_extras_are_not_in_what_the_program_needs() -> None:
     assert {_name(entry) for entry in PROJECT["project"]["dependencies"]} <= set(pinned)
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-run.txt"])
+@pytest.mark.parametrize("name", PINS)
 def test_pins_tell_neither_where_nor_when_they_were_found(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert re.findall(r"://|upload|\d{4}-\d\d-\d\dT", text) == []
@@ -102,7 +103,10 @@ def test_pins_tell_neither_where_nor_when_they_were_found(name: str) -> None:
     [
         ("demo", ["requirements-run.txt"]),
         ("audit", ["requirements-run.txt"]),
-        ("test", ["requirements-run.txt", "requirements.txt"]),
+        ("test", ["requirements-run.txt", "requirements-test.txt"]),
+        ("test-system", ["requirements-run.txt", "requirements-test.txt"]),
+        ("check", ["requirements-run.txt", "requirements-check.txt"]),
+        ("test-extras", ["requirements-run.txt", "requirements.txt"]),
     ],
 )
 def test_a_target_installs_what_it_needs_and_no_more(target: str, installed: list[str]) -> None:

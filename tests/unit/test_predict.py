@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -212,7 +211,6 @@ def frames(columns: dict[str, list[Any]], folder: Path) -> dict[str, Any]:
         "mapping": columns,
         "pandas": pd.DataFrame(columns),
         "pandas, categories": pd.DataFrame(columns).astype({"sex": "category"}),
-        "polars": pl.DataFrame(columns),
         "arrow": pa.table(columns),
         "array": array,
         "parquet": folder / "t.parquet",

@@ -166,7 +166,7 @@ def test_where_the_doorkeeper_is_missing_nobody_gets_in(monkeypatch: pytest.Monk
 
 _KNOCKS = """
 import sys, threading, zmq
-from masquerade_host import transport
+from masquerade_host.transport import sockets as transport
 from masquerade_host.transport.dialer import PartySocket
 from tests.host_helpers import free_port, new_keys
 

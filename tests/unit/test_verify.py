@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from masquerade_host.process.process.program import Program
 
 from masquerade.cli import run as command
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
 from masquerade_host.faults.verifying import read_folder
-from masquerade_host.process.program import Program
 from masquerade_host.store.transcript import TRANSCRIPT, Entry, Recorder, Transcript, chained, read_transcript
 from tests.host_helpers import World, new_keys
 from tests.run_folders import resign, run_to_folders, statement_hash, transcript_of
@@ -181,11 +181,18 @@ def _another_study(folder: Path, world: World) -> None:
     resign(folder, world, lambda t: replace(t, study=study.digest()))
 
 
-def _another_statement(folder: Path, world: World) -> None:
-    result = json.loads((folder / "result.json").read_text())
-    result["statement"][0]["epsilon"] = 0.001
-    (folder / "result.json").write_text(json.dumps(result))
-    resign(folder, world, lambda t: replace(t, statement=statement_hash(result["statement"])))
+def _first_row(**fields: Any) -> Callable[[Path, World], None]:
+    return _changed_rows(lambda rows: [{**rows[0], **fields}, *rows[1:]])
+
+
+def _changed_rows(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Path, World], None]:
+    def changed(folder: Path, world: World) -> None:
+        result = json.loads((folder / "result.json").read_text())
+        rows = result["statement"] = change(result["statement"])
+        (folder / "result.json").write_text(json.dumps(result))
+        resign(folder, world, lambda t: replace(t, statement=statement_hash(rows)))
+
+    return changed
 
 
 def _fewer_entries(which: Callable[[Entry], bool]) -> Callable[[Path, World], None]:
@@ -229,7 +236,11 @@ def _last_frame_of_somebody_else(folder: Path, world: World) -> None:
     [
         (_another_model, "p1 signed another result than this folder holds"),
         (_another_study, "charlie sent a frame of another run or version"),
-        (_another_statement, "is not what this version computes"),
+        (_first_row(epsilon=0.001), "computes from study.toml: in row 1, epsilon is 0.001 instead of 0.23"),
+        (_first_row(source="a better paper"), "computes from study.toml: in row 1, source is 'a better paper'"),
+        (_changed_rows(lambda rows: rows[1:]), "computes from study.toml: the number of rows is"),
+        (_changed_rows(lambda rows: [*rows, rows[0]]), "computes from study.toml: the number of rows is"),
+        (_changed_rows(lambda rows: None), "computes from study.toml: it is not a list of rows"),
         (_fewer_entries(lambda e: e.type == "All"), "p1 signed other broadcasts of charlie"),
         (_fewer_entries(lambda e: e.kind == "roster"), "the chain does not begin with the roster"),
         (_fewer_entries(lambda e: e.kind == "closed" and e.source == CHARLIE), "end with the last frame"),
@@ -253,6 +264,42 @@ def test_what_the_owner_changes_and_signs_again_does_not_fit(
     assert (code, said["error_code"]) == (1, "not_verified")
     problems = said["data"]["folders"][0]["problems"]
     assert any(words in problem for problem in problems), problems
+
+
+def test_a_folder_whose_statement_is_worded_otherwise_holds_and_is_named(
+    runs: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = json.loads((runs / "p1" / "result.json").read_text())["statement"][0]
+    reworded = {
+        "text": f"So it is: {before['text']}",
+        "assumptions": [f"{a} (so we say)" for a in before["assumptions"]],
+    }
+    _first_row(**reworded)(runs / "p1", world)
+    code, said = verify(capsys, runs / "p1", runs / "p2")
+    assert (code, said["data"]["reworded"], said["data"]["contradictions"]) == (0, ["p1"], [])
+    assert any("its rows, numbers and sources follow" in words for words in said["data"]["proved"])
+    assert json.loads((runs / "p1" / "result.json").read_text())["statement"][0]["text"] == reworded["text"]
+    assert command(["verify", str(runs / "p1")]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "wording" in line]
+    assert line == "wording: p1 wrote the privacy statement with another wording than this program's"
+    assert command(["verify", str(runs / "p2")]) == 0
+    assert "wording" not in capsys.readouterr().err
+
+
+def test_statements_that_claim_different_things_contradict_each_other(
+    runs: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def as_another_version(folder: Path, epsilon: float) -> None:
+        _first_row(epsilon=epsilon)(folder, world)
+        _edit(folder / "result.json", f'"version": "{transcript_of(folder).version}"', '"version": "0.0.1"')
+        resign(folder, world, lambda t: replace(t, version="0.0.1"))
+
+    as_another_version(runs / "p1", 0.5)
+    as_another_version(runs / "p2", 0.25)
+    assert verify(capsys, runs / "p1")[0] == verify(capsys, runs / "p2")[0] == 0  # this version does not compute them
+    code, said = verify(capsys, runs / "p1", runs / "p2")
+    assert code == 8
+    assert [each["words"] for each in said["data"]["contradictions"]] == ["p1 and p2 have different privacy statements"]
 
 
 def test_a_folder_signed_by_a_key_that_is_not_in_the_study(

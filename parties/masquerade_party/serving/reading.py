@@ -306,7 +306,8 @@ def _limit_memory(more: int) -> None:
 
 
 def _main() -> None:
-    from masquerade_host.process.process import harden
+    from masquerade_host.process.process.process import harden
+
     from masquerade_party.serving.judging import Judge
 
     harden()

@@ -47,7 +47,7 @@ def verify(
     del output_format
     if any((path / EVIDENCE).is_file() for path in folders):
         return blame_of(folders[0] / STUDY, [path / EVIDENCE for path in folders])
-    read = [read_folder(path, _statement_of(path)) for path in folders]
+    read = [read_folder(path, _rows) for path in folders]
     check_together(read)
     problems = {folder.owner: folder.problems for folder in read}
     found = contradictions(read)
@@ -84,20 +84,6 @@ def verify(
             exit_code=1,
         )
     return Outcome(_summary(read), data, shown=_lines(data))
-
-
-def _statement_of(path: Path) -> Any:
-    """Return what computes a study's statement, if this version of the program is the one that ran the study."""
-    from masquerade_core import __version__
-    from masquerade_core.bounded import MOST_OF_A_RUN, read_bytes
-    from masquerade_core.errors import BadInput
-    from masquerade_host.store.transcript import TRANSCRIPT, read_transcript
-
-    try:
-        text = read_bytes(path / TRANSCRIPT, MOST_OF_A_RUN, "transcript", "").decode("utf-8", "replace")
-    except BadInput:
-        return None  # the reader of the folder says what is wrong
-    return _rows if read_transcript(text, str(path / TRANSCRIPT)).version == __version__ else None
 
 
 def _rows(study: "Study") -> list[dict[str, Any]]:
@@ -151,6 +137,7 @@ def _data(read: "list[Folder]", found: "list[Contradiction]") -> dict[str, Any]:
             for folder in read
         ],
         "contradictions": [{"between": list(each.between), "words": each.words} for each in found],
+        "reworded": [folder.owner for folder in read if folder.reworded],
         "proved": [] if found or still or any(folder.problems for folder in read) else _proved(read),
         "unconfirmed": list(still),
         "programs": {name: program.hex() for name, program in programs.items()},
@@ -175,9 +162,7 @@ def _proved(read: "list[Folder]") -> list[str]:
         f"{parties} took part: each signed its hello, and that its part had ended, for this run of this study",
         f"{parties} were sent the same broadcasts, in the same order: each signed the hash of all of them",
         "the result in the folder is the one whose hash each party signed when its part had ended",
-        "the privacy statement in the folder is the one that was signed, and follows from the study"
-        if all(map(_same_version, read))
-        else "the privacy statement in the folder is the one that was signed; another version wrote it",
+        _statement_proved(read),
     ]
     owners = listed([folder.owner for folder in read])
     sentences.append(f"{owners} signed all files of the folder, and the hash of each message that left or came")
@@ -186,16 +171,25 @@ def _proved(read: "list[Folder]") -> list[str]:
     return sentences
 
 
-def _same_version(folder: "Folder") -> bool:
-    from masquerade_core import __version__
-
-    return folder.transcript.version == __version__
+def _statement_proved(read: "list[Folder]") -> str:
+    signed = "the privacy statement in the folder is the one that was signed"
+    if not all(folder.same_version for folder in read):
+        return f"{signed}; another version wrote it"
+    if any(folder.reworded for folder in read):
+        return f"{signed}; its rows, numbers and sources follow from the study"
+    return f"{signed}, and follows from the study"
 
 
 def _lines(data: dict[str, Any]) -> list[Any]:
     from rich.text import Text
 
+    from masquerade_core.words import listed
+
     lines = [Text(f"proved: {words}") for words in data["proved"]]
+    if owners := data["reworded"]:
+        lines.append(
+            Text(f"wording: {listed(owners)} wrote the privacy statement with another wording than this program's")
+        )
     for folder in data["folders"]:
         lines += [Text(f"{folder['participant']}: {words}") for words in folder["problems"]]
     lines += [Text(f"contradiction: {each['words']}") for each in data["contradictions"]]

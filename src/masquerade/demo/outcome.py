@@ -87,7 +87,9 @@ def _said(plan: Plan, played: Played) -> str:
     begun = [stage["name"] for stage in played.result["stages"] if stage["name"] in protocol_of(plan.study).stages]
     how = "Nothing was encrypted: masks hide what goes into the sums."
     if played.ciphertexts:
-        how = f"{counted(played.ciphertexts, 'ciphertext')} passed, under keys of {plan.study.key_bits:,} bits."
+        his = f"Charlie sent {played.result['ciphertexts']:,} of them, which his result.json counts"
+        everybodys = f"All participants together sent {counted(played.ciphertexts, 'ciphertext')}"
+        how = f"{everybodys}, under keys of {plan.study.key_bits:,} bits; {his}."
     tell = protocol_of(plan.study).beside_the_paper
     said = f"Stages: {', '.join(begun)}. {how}"
     return f"{said} {tell(plan.study)}" if tell is not None else said

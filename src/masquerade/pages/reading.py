@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from masquerade_core import __version__
 from masquerade_core.bounded import MOST_OF_A_RUN, json_of, read_bytes
 from masquerade_core.errors import BadInput
 from masquerade_core.saved_model import SavedModel, model_from_json
 from masquerade_core.study import Study
 from masquerade_host.faults.verifying import read_folder
 from masquerade_host.store.results import APPROVAL, LEDGER, RESULT, STUDY
-from masquerade_host.store.transcript import TRANSCRIPT, Transcript, read_transcript
+from masquerade_host.store.transcript import TRANSCRIPT, Transcript
 from masquerade_protocols import statement_of
 
 __all__ = ["Run", "read_json", "read_run"]
@@ -95,12 +94,11 @@ def read_run(path: Path) -> Run:
     if not (path / TRANSCRIPT).exists():
         study = Study.parse(_text(path / STUDY), str(path / STUDY), in_memory=True) if (path / STUDY).exists() else None
         return Run(**common, study=study)
-    transcript = read_transcript(_text(path / TRANSCRIPT), str(path / TRANSCRIPT))
-    folder = read_folder(path, _rows if transcript.version == __version__ else None)
+    folder = read_folder(path, _rows)
     return Run(
         **common,
         study=folder.study,
-        transcript=transcript,
+        transcript=folder.transcript,
         problems=tuple(folder.problems),
         took_part=folder.took_part,
     )

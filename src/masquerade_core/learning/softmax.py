@@ -212,7 +212,11 @@ def softmax_probabilities(X: _Array, W: _Array) -> _Array:
 
 
 def predict_classes(X: _Array, W: _Array) -> NDArray[np.intp]:
-    """Return each record's class, the index k of the largest w_k.x, or the first of equal ones; shape (N,)."""
+    """Return each record's class, the index k of the largest computed w_k.x; shape (N,).
+
+    Of equal ones it is the first. Rounding decides between scores that are equal in exact arithmetic only, as those of
+    two classes that the training set does not have. Another machine may round otherwise.
+    """
     return np.asarray(np.argmax(X @ W.T, axis=1), dtype=np.intp)
 
 

@@ -19,9 +19,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from masquerade_core import __version__
 from masquerade_core.bounded import MOST_OF_A_RUN, json_of, read_bytes
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
 from masquerade_core.errors import BadInput, ProtocolViolation
+from masquerade_core.privacy.same_statement import difference, same_words
 from masquerade_core.roster_disclosure import closes_with_all, coin_of, heard_by
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
@@ -168,6 +170,8 @@ class Folder:
         What each of ``took_part`` signed when it closed the run.
     told : bytes
         The hash of all that Charlie broadcast, by the transcript.
+    reworded : bool
+        Whether this version of the program says in other words what the folder's privacy statement claims.
     """
 
     path: Path
@@ -179,11 +183,17 @@ class Folder:
     programs: Mapping[str, bytes] = field(default_factory=dict)
     said: Mapping[str, Closed] = field(default_factory=dict)
     told: bytes = b""
+    reworded: bool = False
 
     @property
     def ended(self) -> bool:
         """Whether Charlie's last frame is here; else other folders must confirm the result."""
         return bool(self.transcript.closing)
+
+    @property
+    def same_version(self) -> bool:
+        """Whether this version of the program wrote the folder, so that it computes the same statement."""
+        return self.transcript.version == __version__
 
     @property
     def owner(self) -> str:
@@ -203,7 +213,8 @@ def read_folder(path: Path, statement: Statement | None = None) -> Folder:
     ----------
     path : Path
     statement : callable, optional
-        Returns the rows of a study's privacy statement as this version of the program computes them.
+        Returns the rows of a study's privacy statement as this version of the program computes them. It is asked for a
+        folder that this version wrote. Without it the statement is only checked against its signed hash.
 
     Raises
     ------
@@ -266,9 +277,12 @@ def _check_result(folder: Folder, statement: Statement | None) -> None:
     rows = result.get("statement")
     same = hash_of_statement(rows) == transcript.statement
     folder.expect(same, f"the statement in {RESULT} is not the one whose hash was signed")
-    if statement is not None and same:
-        computed = statement(folder.study) == rows
-        folder.expect(computed, f"the statement in {RESULT} is not what this version computes from {STUDY}")
+    if statement is not None and same and folder.same_version:
+        computed = statement(folder.study)
+        found = difference(rows, computed)
+        problem = f"the statement in {RESULT} is not what this version computes from {STUDY}: {found}"
+        folder.expect(not found, problem)
+        folder.reworded = not found and not same_words(rows, computed)
 
 
 def _check_frames(folder: Folder) -> None:
@@ -397,13 +411,14 @@ def _differences(one: Folder, other: Folder) -> list[str]:
     a, b = one.transcript, other.transcript
     comparable = closes_with_all(one.study) and one.ended and other.ended
     found = []
+    claims = [each.result.get("statement") for each in (one, other)]
     for what, mine, theirs in (
         ("studies", a.study, b.study),
         ("numbers of wire and protocol", a.numbers, b.numbers),
         ("rosters", a.roster, b.roster),
         ("last frames", *((a.closing, b.closing) if comparable else (b"", b""))),
         ("results", a.release, b.release),
-        ("privacy statements", a.statement, b.statement),
+        ("privacy statements", a.statement != b.statement and bool(difference(*claims)), False),
     ):
         if mine != theirs:
             found.append(f"{one.owner} and {other.owner} have different {what}")

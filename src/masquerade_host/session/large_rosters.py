@@ -76,18 +76,10 @@ class Shown:
 
     Parameters
     ----------
-    roster : Roster
-        As Charlie sent it.
     run : bytes
         The run id.
-    study : Study
-        It pins the key under which each party signs.
-    study_id : bytes
-        The study's id, which hellos bear.
-    signing : SigningKey
-        This party's identity. It signs nothing here.
-    own_hello : (str, bytes)
-        This party's name, and the hello that it sent; empty where it is not known, as in a check afterwards.
+    roster, study, study_id, signing, own_hello
+        As for :func:`masquerade_host.session.rosters.box_keys_of`.
     """
 
     def __init__(

@@ -16,7 +16,8 @@ from masquerade_core.errors import BadInput
 from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature, Study
 from masquerade_core.study_files import read_study_text
-from tests.export_helpers import Columns, by_onnx, by_skops, model_for, model_of, records_for, side_by_side
+from tests.export_helpers import Columns, model_for, model_of, records_for
+from tests.extras.exported import by_onnx, by_skops, side_by_side
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STUDIES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.glob("*/*.toml"))

@@ -36,7 +36,8 @@ from masquerade_core.learning.classifiers import named
 from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature
 from masquerade_protocols import PROTOCOLS
-from tests.export_helpers import by_onnx, model_of, records_for
+from tests.export_helpers import model_of, records_for
+from tests.extras.exported import by_onnx
 from tests.face_helpers import STATEMENT_FIELDS, Shell, records, small_study, split_csv, write_csv
 
 AGE = Feature(name="age", min=0.0, max=120.0)

@@ -1,0 +1,1 @@
+"""What needs optional engines, heavy oracles of others, or a browser."""

@@ -1,0 +1,94 @@
+"""Contracts that break when they should, and bans that bite: what import-linter and ruff say of a wrong line."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.pages import ROOT
+
+BIN = Path(sys.executable).parent
+PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+
+
+def _contracts(house: Path, **imports: str) -> str:
+    """Lay out all packages in ``house``, each with the given import, and ask import-linter."""
+    for package in PACKAGES:
+        (house / package).mkdir()
+        (house / package / "__init__.py").write_text(imports.get(package, "") + "\n")
+    (house / "masquerade_lab" / "baselines.py").touch()  # a contract names it
+    command = [f"{BIN}/lint-imports", "--no-cache", "--config", f"{ROOT}/pyproject.toml"]
+    done = subprocess.run(
+        command, cwd=house, env={"PYTHONPATH": str(house)}, capture_output=True, text=True, check=False
+    )
+    kept = "0 broken" in done.stdout
+    assert kept == (done.returncode == 0), done.stdout + done.stderr
+    return done.stdout
+
+
+def test_contracts_hold_for_imports_that_run_downwards(tmp_path: Path) -> None:
+    said = _contracts(
+        tmp_path,
+        masquerade="import masquerade_party, masquerade_curator, masquerade_protocols, asyncio",
+        masquerade_party="import masquerade_protocols, masquerade_host",
+        masquerade_host="import masquerade_core, zmq, asyncio",
+        masquerade_protocols="import masquerade_core",
+    )
+    assert "3 kept, 0 broken" in said
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        ("masquerade_core", "import masquerade_protocols"),
+        ("masquerade_protocols", "import masquerade_host"),
+        ("masquerade_host", "import masquerade_protocols"),
+        ("masquerade_party", "import masquerade_curator"),
+        ("masquerade_curator", "import masquerade_party"),
+        ("masquerade_curator", "import masquerade"),
+    ],
+)
+def test_an_import_upwards_or_sideways_breaks_the_floors(tmp_path: Path, package: str, line: str) -> None:
+    said = _contracts(tmp_path, **{package: line})
+    assert re.search(r"know nothing of each other BROKEN", said)
+
+
+@pytest.mark.parametrize("package", ["masquerade_core", "masquerade_protocols"])
+@pytest.mark.parametrize("module", ["asyncio", "socket", "zmq"])
+def test_a_socket_or_event_loop_breaks_sans_io(tmp_path: Path, package: str, module: str) -> None:
+    said = _contracts(tmp_path, **{package: f"import {module}"})
+    assert re.search(r"know a socket or an event loop BROKEN", said)
+
+
+def test_sans_io_follows_imports_through_our_own_packages(tmp_path: Path) -> None:
+    said = _contracts(
+        tmp_path, masquerade_protocols="import masquerade_host", masquerade_host="import masquerade_core, zmq"
+    )
+    assert "masquerade_protocols is not allowed to import zmq" in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import os",
+        "import random",
+        "import secrets",
+        "import time",
+        "from numpy.random import default_rng",
+        "import numpy as np; np.random.default_rng()",
+    ],
+)
+def test_protocols_may_not_reach_for_machine_clock_or_chance(line: str) -> None:
+    done = subprocess.run(
+        [BIN / "ruff", "check", "--select", "TID251", "--stdin-filename", "protocols/masquerade_protocols/x.py", "-"],
+        cwd=ROOT,
+        input=line,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "TID251" in done.stdout
