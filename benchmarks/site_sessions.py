@@ -26,8 +26,6 @@ from typing import Any
 
 import numpy as np
 import zmq
-from masquerade_host.process.process.driver import returned, run_role
-from masquerade_host.process.process.process import allow_descriptors
 from phe import paillier
 
 from masquerade_core.data.schema import Dataset
@@ -35,6 +33,8 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Join, Once, Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_host.process.driver import returned, run_role
+from masquerade_host.process.process import allow_descriptors
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.keyfiles import Keys

@@ -16,8 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import zmq
-from masquerade_host.process.process.driver import run_role
-from masquerade_host.process.process.progress import quiet
 
 from benchmarks.relay import DelayingRelay
 from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying, some_vector
@@ -27,6 +25,8 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.study_files import load_study
+from masquerade_host.process.driver import run_role
+from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.journaling import Debits
 from masquerade_host.session.party import PartySession

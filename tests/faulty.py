@@ -16,7 +16,6 @@ from functools import cache, cached_property, partial
 from typing import Any
 
 import msgpack
-from masquerade_host.process.process.driver import Stand, resume, returned
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import CannotConnect, DeadlinePassed, MasqueradeError, RunFailed
@@ -24,6 +23,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Join, Once, Receive, Release, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_host.process.driver import Stand, resume, returned
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.journal import Steps

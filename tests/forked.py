@@ -189,7 +189,7 @@ def _be(module: str, arguments: list[str], folder: str, files: str, *, stands: b
 def _main(module: str, arguments: list[str]) -> int:
     from importlib import import_module
 
-    from masquerade_host.process.process.process import main
+    from masquerade_host.process.process import main
 
     try:
         return int(main(import_module(f"{module}.__main__").app, arguments, module) or 0)

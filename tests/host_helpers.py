@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from masquerade_host.process.process.driver import run_role
 from pydantic import Field
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
+from masquerade_host.process.driver import run_role
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.keyfiles import Keys

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
-from masquerade_host.process.process.driver import Stand, resume, returned
-from masquerade_host.process.process.program import Program
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import MasqueradeError
@@ -22,6 +20,8 @@ from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Once, Release, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
+from masquerade_host.process.driver import Stand, resume, returned
+from masquerade_host.process.program import Program
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.journal import Entry, NoJournal, Steps

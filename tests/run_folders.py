@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from masquerade_host.process.process.program import Program
-
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.process.program import Program
 from masquerade_host.store.results import RunDirectory, hash_of_statement, summarize
 from masquerade_host.store.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed, read_transcript
 from masquerade_protocols import protocol_of

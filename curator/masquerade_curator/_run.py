@@ -3,17 +3,16 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from masquerade_host.process.process.driver import run_role
-from masquerade_host.process.process.program import Program
-from masquerade_host.process.process.progress import Observer, quiet
-from masquerade_host.process.process.reporting import Reporting, reporting
-
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_curator.options import CuratorOptions
+from masquerade_host.process.driver import run_role
+from masquerade_host.process.program import Program
+from masquerade_host.process.progress import Observer, quiet
+from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.store.journal import FINISHED, journal_of
 from masquerade_host.store.keyfiles import load_keys

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from masquerade_host.process.process.progress import Observer
-
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.trace import objective_at, objective_trace
 from masquerade_core.model import Model, error_on
 from masquerade_core.study import Study
+from masquerade_host.process.progress import Observer
 from masquerade_host.session.charlie import CharlieSession
 
 __all__ = ["PublicTests"]

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from masquerade_host.process.process.options import Options
+
+from masquerade_host.process.options import Options
 
 __all__ = ["CuratorOptions"]
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from masquerade_host.process.process.progress import Observer
 from numpy.typing import NDArray
 
 from masquerade_core.data.files import data_at
@@ -15,6 +14,7 @@ from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.model import Model, answers_of, is_one_answer
 from masquerade_core.study import Study
+from masquerade_host.process.progress import Observer
 from masquerade_protocols import Protocol
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 

@@ -7,11 +7,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from masquerade_host.process.process.driver import run_role, telling_of_damage
-from masquerade_host.process.process.program import Program
-from masquerade_host.process.process.progress import Observer, quiet
-from masquerade_host.process.process.reporting import Reporting, reporting
-
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records
@@ -21,6 +16,10 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
+from masquerade_host.process.driver import run_role, telling_of_damage
+from masquerade_host.process.program import Program
+from masquerade_host.process.progress import Observer, quiet
+from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.session.party import PartySession, load_for, not_confirmed
 from masquerade_host.store.journal import FINISHED, Journal, journal_of
 from masquerade_host.store.keyfiles import load_keys

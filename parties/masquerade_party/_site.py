@@ -12,15 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from masquerade_host.process.process.process import held
-from masquerade_host.process.process.progress import Observer
-
 from masquerade_core.data.files import Data
 from masquerade_core.errors import MasqueradeError, RefusedLocally, Spent
 from masquerade_core.privacy.accounting.composition import Cost
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
-from masquerade_host.process.process import program
+from masquerade_host.process import program
+from masquerade_host.process.process import held
+from masquerade_host.process.progress import Observer
 from masquerade_host.session.journaling import Debits, NoDebits
 from masquerade_host.store.approvals import Approval, find_approval, need_approval
 from masquerade_host.store.ledger import Account, Ledger

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from masquerade_host.process.process.options import Options, ProxyOption
+
+from masquerade_host.process.options import Options, ProxyOption
 
 __all__ = ["PartyOptions", "PopulationOption", "StreamOption"]
 

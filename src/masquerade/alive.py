@@ -12,9 +12,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from masquerade_host.process.process.process import stoppable
-
 from masquerade_core.errors import CannotConnect, RunFailed
+from masquerade_host.process.process import stoppable
 
 __all__ = ["has_ended", "show_life", "while_alive"]
 

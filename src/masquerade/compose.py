@@ -26,9 +26,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from masquerade_host.process.process.process import harden
-from masquerade_host.process.process.progress import Mode, Progress
-
 from masquerade.alive import show_life, while_alive
 from masquerade.console import literal_console
 from masquerade.datasets import suited
@@ -43,6 +40,8 @@ from masquerade_core.study import Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import counted
 from masquerade_curator import run as run_curator
+from masquerade_host.process.process import harden
+from masquerade_host.process.progress import Mode, Progress
 from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.new_keys import make_keys
 from masquerade_party import run as run_party

@@ -4,10 +4,9 @@ import socket
 import time
 from typing import Any
 
-from masquerade_host.process.process.process import allow_descriptors
-
 from masquerade.checks import Check, Verdict
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.process.process import allow_descriptors
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.dialer import PartySocket
 from masquerade_host.transport.interface import ConnectionEvent

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgpack
 import pytest
-from masquerade_host.process.process.driver import run_role
 
 from masquerade.cli import run as command
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
@@ -19,6 +18,7 @@ from masquerade_core.errors import MasqueradeError
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
+from masquerade_host.process.driver import run_role
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.transport.dialer import PartySocket

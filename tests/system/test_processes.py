@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from masquerade_host.process.process.driver import run_role
 
 from masquerade.cli import run as command
 from masquerade_core.data.loading import load_csv
@@ -26,6 +25,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import MAX_FRAME, Frame
+from masquerade_host.process.driver import run_role
 from masquerade_host.session.messages import Beat, Closed, pack_beat, read_beat
 from masquerade_host.session.party import PartySession
 from masquerade_host.session.states import Turn

@@ -30,7 +30,7 @@ _CHARLIE = """
 import json, sys
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.process.process.process import harden
+from masquerade_host.process.process import harden
 from tests.host_helpers import World, run_together
 harden()
 told = json.loads(sys.stdin.readline())

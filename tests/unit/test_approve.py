@@ -87,7 +87,7 @@ def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
         raise RunFailed("the session was reached")
 
     monkeypatch.setattr(masquerade_party._run, "run_role", reached)
-    monkeypatch.setattr("masquerade_host.process.process.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     return Desk(tmp_path, Shell(capsys))
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from masquerade_host.process.process.progress import Mode, Progress
 
 from masquerade import compose
 from masquerade.draft import throwaway_key
 from masquerade_core.errors import BadInput
+from masquerade_host.process.progress import Mode, Progress
 from masquerade_protocols.registry import PROTOCOLS
 
 MODELS = sorted(name for name, entry in PROTOCOLS.items() if entry.makes_model and not entry.measures)

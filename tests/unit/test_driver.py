@@ -5,8 +5,6 @@ import time
 from typing import Any
 
 import pytest
-from masquerade_host.process.process.driver import run_role
-from masquerade_host.process.process.program import Program
 
 from masquerade_core.errors import (
     BadInput,
@@ -22,6 +20,8 @@ from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_host.channel.connection import Hop
+from masquerade_host.process.driver import run_role
+from masquerade_host.process.program import Program
 from masquerade_host.session.session import Session
 from masquerade_host.session.states import Turn
 from masquerade_host.store.journal import Entry

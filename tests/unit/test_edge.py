@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import typer
-from masquerade_host.process.process.process import main
-from masquerade_host.process.process.progress import Mode, Progress, Stats, mode_of
 
 from masquerade.cli.output import describe
 from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation, RefusedLocally, Reported, RunFailed
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE
+from masquerade_host.process.process import main
+from masquerade_host.process.progress import Mode, Progress, Stats, mode_of
 from masquerade_host.session.session import Session
 from masquerade_host.store.results import RunDirectory, default_directory, summarize
 from masquerade_party._approve import ask, in_words
@@ -188,7 +188,7 @@ def _raise(error: Exception) -> Any:
 def test_the_edge_raises_nothing(
     action: Any, arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("masquerade_host.process.process.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     assert main(_app(action), arguments, "x") == code
     assert (capfd.readouterr().err != "") == (code != 0)
 
@@ -196,7 +196,7 @@ def test_the_edge_raises_nothing(
 def test_a_process_ends_without_a_last_walk_through_everything() -> None:
     """It took a fifth of a second of each participant's, and as many share a machine in the demonstration."""
     code = (
-        "import atexit, gc, typer; from masquerade_host.process.process.process import main\n"
+        "import atexit, gc, typer; from masquerade_host.process.process import main\n"
         "atexit.register(lambda: print(gc.get_freeze_count()))\n"
         "app = typer.Typer()\n"
         "@app.command()\n"
@@ -209,7 +209,7 @@ def test_a_process_ends_without_a_last_walk_through_everything() -> None:
 
 def test_a_process_leaves_no_core_dump() -> None:
     code = (
-        "import ctypes, resource; from masquerade_host.process.process.process import harden;"
+        "import ctypes, resource; from masquerade_host.process.process import harden;"
         "hard = resource.getrlimit(resource.RLIMIT_CORE)[1]; resource.setrlimit(resource.RLIMIT_CORE, (hard, hard));"
         "harden();"
         "print(resource.getrlimit(resource.RLIMIT_CORE)[0], ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
@@ -220,7 +220,7 @@ def test_a_process_leaves_no_core_dump() -> None:
 
 def test_a_process_may_open_as_many_files_as_the_system_allows() -> None:
     code = (
-        "import resource; from masquerade_host.process.process.process import harden;"
+        "import resource; from masquerade_host.process.process import harden;"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard));"
         "harden();"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(hard, 65536), hard)"
@@ -411,7 +411,7 @@ def test_of_two_processes_on_one_directory_the_second_replaces_nothing(tmp_path:
 
 _STOPPED = """
 import os, pathlib, signal, sys, time, typer
-from masquerade_host.process.process.process import main
+from masquerade_host.process.process import main
 from masquerade_host.store.results import RunDirectory
 number, where = signal.Signals(int(sys.argv[1])), sys.argv[2]
 

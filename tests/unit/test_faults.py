@@ -13,7 +13,7 @@ from masquerade_core.seat import Once
 from masquerade_core.wire.codec import unpack_plain
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_host.channel.channel import Lane
-from masquerade_host.process.process import driver
+from masquerade_host.process import driver
 from masquerade_host.session.journaling import Journaling
 from masquerade_host.session.party import PartySession
 from masquerade_host.session.session import Session

@@ -152,7 +152,7 @@ def test_tails_of_the_normal_distribution_are_scipys() -> None:
 
 _READY = """
 import json, os, runpy, sys
-from masquerade_host.process.process.progress import Progress
+from masquerade_host.process.progress import Progress
 
 tell = Progress.__call__
 

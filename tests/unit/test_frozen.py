@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from masquerade_host.process.process.driver import Stand, resume
-from masquerade_host.process.process.program import Program
 
 from masquerade_core.crypto.masks import CheckKey
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import Damaged, LocalProtocolError, ProgramChanged, RefusedLocally
 from masquerade_core.seat import Seat
 from masquerade_core.wire.frames import WIRE_VERSION
+from masquerade_host.process.driver import Stand, resume
+from masquerade_host.process.program import Program
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.journal import Steps, journal_of
 from masquerade_host.store.keyfiles import load_keys

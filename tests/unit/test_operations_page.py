@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from masquerade_host.process.process.logs import EVERY
-from masquerade_host.process.process.metrics import STALE, serving
 from nacl.pwhash import argon2id
 
-from masquerade_host.process.process import meter
+from masquerade_host.process import meter
+from masquerade_host.process.logs import EVERY
+from masquerade_host.process.metrics import STALE, serving
 from masquerade_host.store import locked_keys
 from tests.face_helpers import Shell
 from tests.pages import ROOT, Page
@@ -43,7 +43,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     made = Site(tmp_path)
     monkeypatch.chdir(made.folder)
     monkeypatch.setenv("XDG_STATE_HOME", str(made.state.parent))
-    monkeypatch.setattr("masquerade_host.process.process.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     monkeypatch.setattr(locked_keys, "_MEMORY", argon2id.MEMLIMIT_MIN)
     monkeypatch.setattr(getpass, "getpass", lambda *_: WORDS)
     monkeypatch.setattr(sys, "stdin", Person())

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import typer
-from masquerade_host.process.process.options import Options, asking
-from masquerade_host.process.process.progress import Level
 from typer.main import get_command
 
 from masquerade.cli import app
 from masquerade_curator.options import CuratorOptions
+from masquerade_host.process.options import Options, asking
+from masquerade_host.process.progress import Level
 from masquerade_party.options import PartyOptions
 
 EVERYBODYS: dict[str, Any] = {

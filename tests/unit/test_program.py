@@ -12,13 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from masquerade_host.process.process.program import DEPENDENCIES, PACKAGES, Program
 
 import masquerade_core
 from masquerade_core.errors import LocalProtocolError, ProgramChanged, RefusedLocally, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import Abort
+from masquerade_host.process.program import DEPENDENCIES, PACKAGES, Program
 from masquerade_host.session.party import PartySession
 from masquerade_host.transport.interface import ConnectionEvent
 from masquerade_host.transport.probe import Answer
@@ -43,9 +43,7 @@ def copied(folder: Path) -> Path:
 
 def program_in(folder: Path) -> Program:
     """Ask a process that takes the packages from this folder."""
-    code = (
-        "from masquerade_host.process.process import program; print(program.Program.here().packed().decode(), end='')"
-    )
+    code = "from masquerade_host.process import program; print(program.Program.here().packed().decode(), end='')"
     asked = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, check=True
     )

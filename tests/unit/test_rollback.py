@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from masquerade_host.process.process.progress import quiet
 
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed, StateCopied
 from masquerade_core.seat import Release, Seat
@@ -16,6 +15,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.channel.channel import Lane
+from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.journaling import Journaling
 from masquerade_host.session.party import HoldingSession

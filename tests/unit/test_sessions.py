@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgpack
 import pytest
-from masquerade_host.process.process.progress import Relayed
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey
 from masquerade_core.crypto.pair_keys import BoxKey
@@ -29,6 +28,7 @@ from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.channel.channel import MAX_KEPT
 from masquerade_host.faults.aborts import abort_of
+from masquerade_host.process.progress import Relayed
 from masquerade_host.session import party
 from masquerade_host.session.journaling import NoDebits
 from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Roster, pack_beat, read_beat

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from masquerade_host.process.process.progress import was_logged
 from typer.core import TyperGroup
 from typer.main import get_group
 
@@ -26,6 +25,7 @@ from masquerade.cli.report import report
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
 from masquerade.cli.verify import verify
+from masquerade_host.process.progress import was_logged
 
 __all__ = ["RESEARCH", "app", "main", "run"]
 

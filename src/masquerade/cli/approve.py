@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from masquerade_host.process.process.options import StateOption, StudyArgument
 
 from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade_host.process.options import StateOption, StudyArgument
 from masquerade_party.options import PopulationOption, StreamOption
 
 __all__ = ["approve"]

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from masquerade_host.process.process.options import StudyArgument
 
 from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade_host.process.options import StudyArgument
 
 __all__ = ["blame", "blame_of"]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from masquerade_host.process.process.options import StateOption, StudyArgument
 
 from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade_host.process.options import StateOption, StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_host.store.ledger import Account, Ledger

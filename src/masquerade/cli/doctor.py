@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from masquerade_host.process.process.options import ProxyOption, StudyArgument
 
 from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade_host.process.options import ProxyOption, StudyArgument
 
 __all__ = ["doctor"]
 
@@ -67,11 +67,10 @@ def doctor(
 
 def _listen(study_file: Path, key: Path | None, at: str | None) -> Outcome:
     """Be Charlie's listener, for sites that try their way to it."""
-    from masquerade_host.process.process.process import harden, stoppable
-
     from masquerade_core.errors import BadInput
     from masquerade_core.study_files import load_study
     from masquerade_core.words import listed
+    from masquerade_host.process.process import harden, stoppable
     from masquerade_host.store.keyfiles import load_keys
     from masquerade_host.transport.rehearsal import rehearse
 

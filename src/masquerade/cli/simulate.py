@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from masquerade_host.process.process.options import StudyArgument
 
 from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade_host.process.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.data.schema import Dataset

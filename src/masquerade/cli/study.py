@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from masquerade_host.process.process.options import StudyArgument
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.report import AuditOption, PictureOption, audit_of, written
 from masquerade.cli.study_new import new
 from masquerade_core.words import counted
+from masquerade_host.process.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study

@@ -15,7 +15,7 @@ role hands an effect over and where its answer comes back. The result of a ``onc
 role gets it. So a role sees the same types here as in a replay from recorded answers (:mod:`masquerade_core.table`).
 
 The packed result goes to the session's journal before the role can use it in anything that is sent. A process that was
-started again first brings the role and the session to where they stood (:mod:`masquerade_host.process.process.driver`).
+started again first brings the role and the session to where they stood (:mod:`masquerade_host.process.driver`).
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from masquerade_core.seat import Effect, Once
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_core.wire.frames import NONCE_BYTES
-from masquerade_host.process.process.process import handled
+from masquerade_host.process.process import handled
 from masquerade_host.session.session import Session
 from masquerade_host.store.journal import Journal, Steps
 from masquerade_host.store.results import hash_of_release

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TextIO
 
 from masquerade_core.errors import BadInput
-from masquerade_host.process.process.meter import Meter
-from masquerade_host.process.process.progress import JOINING, Fields, Level, passed, put, sentence
+from masquerade_host.process.meter import Meter
+from masquerade_host.process.progress import JOINING, Fields, Level, passed, put, sentence
 
 __all__ = ["EVERY", "Log", "LogFile"]
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from masquerade_core.words import counted, listed
-from masquerade_host.process.process.progress import JOINING
+from masquerade_host.process.progress import JOINING
 
 __all__ = ["Meter"]
 

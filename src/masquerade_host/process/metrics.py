@@ -17,7 +17,7 @@ from typing import Any
 
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput
-from masquerade_host.process.process.progress import Observer
+from masquerade_host.process.progress import Observer
 
 __all__ = ["Metrics", "address_of", "serving"]
 

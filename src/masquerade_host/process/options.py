@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from masquerade_host.process.process.progress import Level, Mode
+from masquerade_host.process.progress import Level, Mode
 
 __all__ = [
     "DebugOption",

@@ -19,7 +19,7 @@ from types import FrameType
 import typer
 
 from masquerade_core.errors import RunFailed
-from masquerade_host.process.process.progress import Progress, mode_of
+from masquerade_host.process.progress import Progress, mode_of
 
 __all__ = ["allow_descriptors", "handled", "harden", "held", "main", "stoppable"]
 

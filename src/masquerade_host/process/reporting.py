@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from masquerade_host.process.process.progress import Level, Logged, Observer, end_of
+from masquerade_host.process.progress import Level, Logged, Observer, end_of
 
 __all__ = ["Reporting", "reporting"]
 
@@ -23,7 +23,7 @@ class Reporting:
     level : Level
         Minimum severity of logged events.
     metrics : str or None
-        The address at which a monitoring system can ask, as :func:`masquerade_host.process.process.metrics.address_of` reads
+        The address at which a monitoring system can ask, as :func:`masquerade_host.process.metrics.address_of` reads
         it.
     """
 
@@ -35,10 +35,10 @@ class Reporting:
 def _at(err: TextIO, level: Level, stack: contextlib.ExitStack) -> Observer:
     """Return what stderr shows: sentences and a changing line at a terminal, and a log elsewhere."""
     if not err.isatty():
-        from masquerade_host.process.process.logs import Log
+        from masquerade_host.process.logs import Log
 
         return Log(err, level)
-    from masquerade_host.process.process.terminal import Terminal
+    from masquerade_host.process.terminal import Terminal
 
     terminal = Terminal(err)
     stack.callback(terminal.close)
@@ -69,14 +69,14 @@ def reporting(wanted: Reporting, err: TextIO | None = None, *, show: Observer | 
     with contextlib.ExitStack() as stack:
         observers = [show or _at(err, wanted.level, stack)]
         if wanted.log_file is not None:
-            from masquerade_host.process.process.logs import Log, LogFile
+            from masquerade_host.process.logs import Log, LogFile
 
             file = LogFile(wanted.log_file)
             stack.callback(file.close)
             observers.append(Log(file, wanted.level))
         where = ""
         if wanted.metrics is not None:
-            from masquerade_host.process.process.metrics import serving
+            from masquerade_host.process.metrics import serving
 
             metrics, where = stack.enter_context(serving(wanted.metrics))
             observers.append(metrics)

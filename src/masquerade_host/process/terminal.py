@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from masquerade_host.process.process.meter import Meter
-from masquerade_host.process.process.progress import Mode, Progress
+from masquerade_host.process.meter import Meter
+from masquerade_host.process.progress import Mode, Progress
 
 __all__ = ["Terminal"]
 

@@ -22,8 +22,8 @@ from masquerade_core.words import listed
 from masquerade_host.channel.channel import MAX_KEPT, Lane
 from masquerade_host.channel.connection import Contest, Hop, Whose
 from masquerade_host.faults.evidence import seen_in
-from masquerade_host.process.process.program import Program
-from masquerade_host.process.process.progress import Observer, quiet
+from masquerade_host.process.program import Program
+from masquerade_host.process.progress import Observer, quiet
 from masquerade_host.session.large_rosters import Shower, check_size
 from masquerade_host.session.messages import Fields, Hello, Refusal, RefusalReason, read_beat
 from masquerade_host.session.rollback_check import ASK, Ask, padded

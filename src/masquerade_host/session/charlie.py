@@ -22,7 +22,7 @@ from masquerade_host.channel.channel import MAX_KEPT
 from masquerade_host.channel.connection import Hop
 from masquerade_host.faults.aborts import LONG, check_abort, heard, refuted, unanswered, whom_all_wait_for
 from masquerade_host.faults.evidence import judged, seen_in
-from masquerade_host.process.process.progress import Relayed
+from masquerade_host.process.progress import Relayed
 from masquerade_host.session.admission import AdmittingSession
 from masquerade_host.session.messages import AllClosed, Closed, read_beat
 from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Standing, Standings, padded

@@ -2,7 +2,7 @@
 
 A session puts frames aside while it works. At the end of each step it commits the journal, has the budget pay for what
 the frames release, and only then lets them out. After a restart it first does again what the journal says
-(:mod:`masquerade_host.process.process.driver`). Nothing leaves meanwhile.
+(:mod:`masquerade_host.process.driver`). Nothing leaves meanwhile.
 
 The budget hook of a session: it writes a cost into the ledger before anything leaves.
 
@@ -19,7 +19,7 @@ from masquerade_core.seat import Release
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import counted
 from masquerade_host.channel.channel import Lane
-from masquerade_host.process.process.progress import Stats
+from masquerade_host.process.progress import Stats
 from masquerade_host.store.journal import Entry, Steps, digest_of
 from masquerade_host.store.transcript import Recorder
 

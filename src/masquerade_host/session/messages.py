@@ -39,7 +39,7 @@ from masquerade_core.wire.aborts import Bits, bits_of, names_in
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import HASH_BYTES, LONGEST_PATH, NONCE_BYTES
 from masquerade_core.wire.messages import Message
-from masquerade_host.process.process.program import PROGRAM_BYTES
+from masquerade_host.process.program import PROGRAM_BYTES
 
 __all__ = [
     "DIGEST_BYTES",
@@ -174,7 +174,7 @@ class Hello(Message):
     """From a party to Charlie: its version, its public box key for this run, and a fresh nonce.
 
     A version is the numbers of the wire and of the protocol's meaning. The program is a hash of its files
-    (:mod:`masquerade_host.process.process.program`), which nobody checks.
+    (:mod:`masquerade_host.process.program`), which nobody checks.
 
     The frame around it bears the party's signature and the study id that the party computed from its own study.
 

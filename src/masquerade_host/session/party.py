@@ -51,8 +51,8 @@ from masquerade_core.words import listed
 from masquerade_host.channel.channel import MAX_KEPT, Lane, first_connection
 from masquerade_host.faults.aborts import Known, heard, suspects_of
 from masquerade_host.faults.evidence import judged, seen_in
-from masquerade_host.process.process.program import Program
-from masquerade_host.process.process.progress import Observer, quiet
+from masquerade_host.process.program import Program
+from masquerade_host.process.progress import Observer, quiet
 from masquerade_host.session.journaling import Debits
 from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Hello, Hellos, Refusal, Roster, read_beat
 from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Held, Standing, Standings

@@ -39,8 +39,8 @@ from masquerade_core.wire.proof import Judge
 from masquerade_host.channel.channel import Inbox, Lane
 from masquerade_host.faults.aborts import abort_of, unanswered, violation_in
 from masquerade_host.faults.evidence import LastFrames, evidence_of, seen_frames, shown_for
-from masquerade_host.process.process.program import Program
-from masquerade_host.process.process.progress import JOINING, News, Observer, Stats
+from masquerade_host.process.program import Program
+from masquerade_host.process.progress import JOINING, News, Observer, Stats
 from masquerade_host.session.journaling import Debits, Journaling
 from masquerade_host.session.messages import DIGEST_BYTES, beats_every, pack_bits
 from masquerade_host.store.keyfiles import Keys

@@ -13,7 +13,7 @@ SQLite reads a log up to the first entry that is not whole and of this log. The 
 
 A participant's part of a run follows from a few inputs: the frames that it accepted, the numbers that it drew, and the
 decisions that a clock made. The journal holds these inputs in order, and a hash of each frame that followed from them.
-A process that starts again feeds the inputs to the same program (:mod:`masquerade_host.process.process.driver`). So it sends
+A process that starts again feeds the inputs to the same program (:mod:`masquerade_host.process.driver`). So it sends
 the same bytes again, and no number is drawn a second time for another purpose.
 
 The session adds rows as things happen, and commits them in one transaction before it sends or acknowledges anything. A
@@ -24,7 +24,7 @@ The steps: a session writes down through it what happens, and after a restart it
 
 While a session lives, :meth:`Steps.note` adds a row to the journal. After a restart the journal already has rows. Then
 the same calls compare what happens with the next row and add nothing. So a process that would go on in another way is
-found out before it sends anything. :mod:`masquerade_host.process.process.driver` feeds the inputs among the rows to the
+found out before it sends anything. :mod:`masquerade_host.process.driver` feeds the inputs among the rows to the
 session.
 
 These kinds of rows exist:
@@ -71,7 +71,7 @@ from masquerade_core.errors import BadInput, Damaged, LocalProtocolError, Masque
 from masquerade_core.study import Study
 from masquerade_core.wire.frames import RUN_BYTES
 from masquerade_core.words import counted
-from masquerade_host.process.process.program import Program
+from masquerade_host.process.program import Program
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.state import CHAIN_BYTES, damaged, is_damage, link, private_folder, state_folder
 
@@ -128,7 +128,7 @@ class Entry:
     Attributes
     ----------
     kind : str
-        What happened; :mod:`masquerade_host.process.process.driver` has the list.
+        What happened; :mod:`masquerade_host.process.driver` has the list.
     peer : str
         The participant at the other end, or ``*`` for a frame that goes to all parties.
     label : str

@@ -31,7 +31,7 @@ from masquerade_core.model import FEATURES, STATISTICS
 from masquerade_core.privacy.accounting.composition import Total, cost_of
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.faults.evidence import after_check
-from masquerade_host.process.process.process import held
+from masquerade_host.process.process import held
 from masquerade_host.session.session import Session
 from masquerade_host.store.state import private_folder
 from masquerade_host.store.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed

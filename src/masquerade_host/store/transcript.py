@@ -212,7 +212,7 @@ class Transcript:
     numbers : str
         Those of the wire and of the protocol's meaning, which the run id holds.
     program : bytes
-        The hash of the participant's program (:mod:`masquerade_host.process.process.program`), by its own word.
+        The hash of the participant's program (:mod:`masquerade_host.process.program`), by its own word.
     files : mapping of str to bytes
         The hashes of all other files that the run wrote to the folder.
     release, statement : bytes
