@@ -319,7 +319,7 @@ def _one_field_twice(value: Any) -> bytes:
 
 
 class Liar:
-    """What the guilty one does with its messages.
+    """The guilty participant's treatment of its messages.
 
     Parameters
     ----------
