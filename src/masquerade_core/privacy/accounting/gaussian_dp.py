@@ -13,12 +13,14 @@ Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"
 """
 
 import math
+from functools import lru_cache
 
 from masquerade_core.privacy._checks import require
 from masquerade_core.privacy.normal import mills, phi
 
 __all__ = ["delta_of", "epsilon_of", "mu_of"]
 
+_KEPT = 4096  # results of a bisection; a statement asks for the same ones again and again
 _SMALL = 2.0**-16  # the difference of two values of R loses too many digits where mu is less
 _STEPS = 200  # at most, of a bisection; it ends earlier, when no float lies between its two ends
 
@@ -51,6 +53,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     return density * (mills(a) - mills(b))
 
 
+@lru_cache(maxsize=_KEPT)
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with delta(epsilon) <= delta, rounded up to the float above.
 
@@ -77,6 +80,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     return high
 
 
+@lru_cache(maxsize=_KEPT)
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu with delta(epsilon) <= delta: noise of sigma = Delta/mu meets the target (epsilon, delta).
 
