@@ -18,7 +18,7 @@ from typing import Never
 
 from benchmarks.measure import KEY_BITS, Yardstick
 from benchmarks.meter import ARITHMETIC, BOXES, Meter, MeteredRole, MeteredSeat, MeteredTable
-from masquerade_core.effects import Effect, Join, Once
+from masquerade_core.seat import Effect, Join, Once
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, replay
 from masquerade_core.words import listed

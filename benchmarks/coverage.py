@@ -20,10 +20,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.learning.evaluation import Evaluation, evaluate
-from masquerade_core.learning.intervals import Estimate, Noisy
-from masquerade_core.learning.label_counts import Counts
-from masquerade_core.learning.score_bins import CELLS, locate_bins
+from masquerade_core.lazy_scipy import ndtr
+from masquerade_core.learning.evaluation import CELLS, Counts, Estimate, Evaluation, Noisy, evaluate, locate_bins
 from masquerade_core.privacy.noise.evaluation_counts import (
     COUNT_UNITS,
     LOCATE_UNITS,
@@ -31,7 +29,6 @@ from masquerade_core.privacy.noise.evaluation_counts import (
     count_sd,
     counts_noise,
 )
-from masquerade_core.special import ndtr
 
 __all__ = ["FIGURES", "GRID", "Case", "Tally", "tallies"]
 

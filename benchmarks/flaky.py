@@ -31,7 +31,7 @@ from benchmarks.meter import COUNTED, GRADIENTS, MeteredTable
 from benchmarks.sites import crowd_records, crowd_study
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.study.dropouts import Dropouts
+from masquerade_core.study.sections import Dropouts
 from masquerade_core.table import Silence
 from masquerade_core.thresholds import thresholds
 from masquerade_core.words import counted

@@ -21,8 +21,8 @@ from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.neighbours import neighbours_of
 from masquerade_core.rng import SystemRng
+from masquerade_core.roster_disclosure import coin_of, shown_to
 from masquerade_core.seat import Effect, Join, Once, Seat
-from masquerade_core.shown import coin_of, shown_to
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_protocols.blocks.masked_sum import MaskedPartySums, Survivors

@@ -18,7 +18,7 @@ from benchmarks.sums import (
     some_vector,
 )
 from masquerade_core.study import CHARLIE, Study
-from masquerade_protocols.blocks.opening_proof import as_packing
+from masquerade_protocols.blocks.paillier_sum import as_packing
 
 __all__ = ["GROWTH_D", "GROWTH_K", "ROUNDS", "Point", "measure_growth", "measure_rounds", "measure_wall"]
 

@@ -31,9 +31,9 @@ from masquerade_core.data.dask_records import DaskRecords
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.ledger import Ledger
-from masquerade_host.new_keys import make_keys
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.new_keys import make_keys
+from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from masquerade_protocols.dp_gd.roles import clipped_sum
 

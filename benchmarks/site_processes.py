@@ -20,10 +20,10 @@ import numpy as np
 
 from benchmarks.site_sessions import free_port, study_of
 from masquerade_core.study import CHARLIE
-from masquerade_host.ledger import Ledger
-from masquerade_host.new_keys import make_keys
-from masquerade_host.policy import DEFAULT_POPULATION
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.new_keys import make_keys
+from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 
 __all__ = ["measure"]

@@ -33,15 +33,14 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Join, Once, Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_host import dialer
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.driver import run_role
-from masquerade_host.keyfiles import Keys
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import probe
-from masquerade_host.process import allow_descriptors
-from masquerade_host.resuming import returned
-from masquerade_host.transport import CharlieSocket
+from masquerade_host.process.driver import returned, run_role
+from masquerade_host.process.process import allow_descriptors
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.session.party import PartySession
+from masquerade_host.store.keyfiles import Keys
+from masquerade_host.transport import dialer
+from masquerade_host.transport.probe import probe
+from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
 
 __all__ = ["Figures", "free_port", "measure", "study_of"]

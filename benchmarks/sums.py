@@ -27,9 +27,13 @@ from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.wire.codec import decode
 from masquerade_protocols.blocks.layouts import Layout, as_words
 from masquerade_protocols.blocks.masked_sum import Masked
-from masquerade_protocols.blocks.opening_proof import as_packing
-from masquerade_protocols.blocks.paillier_messages import Contribution, SumKey
-from masquerade_protocols.blocks.paillier_sum import PaillierCharlieSums, PaillierPartySums
+from masquerade_protocols.blocks.paillier_sum import (
+    Contribution,
+    PaillierCharlieSums,
+    PaillierPartySums,
+    SumKey,
+    as_packing,
+)
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd

@@ -25,19 +25,19 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.debits import Debits
-from masquerade_host.dialer import PartySocket
-from masquerade_host.driver import run_role
-from masquerade_host.journal_file import SqliteJournal
-from masquerade_host.keyfiles import Keys, load_keys
-from masquerade_host.ledger import Ledger
-from masquerade_host.new_keys import make_keys
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import probe
-from masquerade_host.state import StateFolder
-from masquerade_host.stats import quiet
-from masquerade_host.transport import CharlieSocket
+from masquerade_host.process.driver import run_role
+from masquerade_host.process.progress import quiet
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.session.journaling import Debits
+from masquerade_host.session.party import PartySession
+from masquerade_host.store.journal import SqliteJournal
+from masquerade_host.store.keyfiles import Keys, load_keys
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.new_keys import make_keys
+from masquerade_host.store.state import StateFolder
+from masquerade_host.transport.dialer import PartySocket
+from masquerade_host.transport.probe import probe
+from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
 
 __all__ = ["decryption_seconds", "mpyc_seconds", "processes_seconds", "round_trip_seconds"]

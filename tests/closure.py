@@ -31,7 +31,7 @@ from masquerade.draft import Draft
 from masquerade.stand_in import stand_in
 from masquerade_core.study import CHARLIE
 from masquerade_core.study_files import load_study
-from masquerade_host.new_keys import make_keys
+from masquerade_host.store.new_keys import make_keys
 from tests.host_helpers import free_port
 from tests.imports import SOURCES, module_of, modules_of
 from tests.processes import Ended, Participant
@@ -60,12 +60,12 @@ _RECORDS = 1500
 _NAMES = ("p1", "p2", "p3")
 _MODULES = {PARTY: "masquerade_party", CHARLIE: "masquerade_curator"}
 
-_READY = "program.py here"
+_READY = "program.py Program.here"
 """The function that hashes the program. A process calls it last before it says hello."""
 _OPENS = "driver.py run_role"
 _GOES_ON = "driver.py _converse"
-_ARRIVES = ("dialer.py arrivals", "transport.py arrivals")
-_IN_INBOX = "inbox.py put"
+_ARRIVES = ("dialer.py PartySocket.arrivals", "sockets.py CharlieSocket.arrivals")
+_IN_INBOX = "channel.py Inbox.put"
 
 _RECORDER = """
 import os, runpy, sys, threading, time, atexit
@@ -79,7 +79,7 @@ def place(code):
     if found is None:
         kept.append(code)
         line = f"{code.co_filename}\\t{code.co_firstlineno}\\t{code.co_name}"
-        short = os.path.basename(code.co_filename) + " " + code.co_name
+        short = os.path.basename(code.co_filename) + " " + code.co_qualname
         found = places[id(code)] = (line, short) if code.co_filename.startswith(roots) else ()
     return found
 def note(frame, event, arg):

@@ -20,8 +20,7 @@ from pydantic import BaseModel
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study
-from masquerade_core.study.dropouts import Dropouts
-from masquerade_core.study.sections import StudySection
+from masquerade_core.study.sections import Dropouts, StudySection
 from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, entry_named, statement_of
 
 PARTIES = 5

@@ -17,18 +17,20 @@ from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table
-from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
-from masquerade_protocols.blocks.double_masks import DoublePartySums, pair_mask
-from masquerade_protocols.blocks.double_messages import (
+from masquerade_protocols.blocks.double_masks import (
     VOUCH_BYTES,
     Asked,
+    DoubleCharlieSums,
+    DoublePartySums,
     DoublyMasked,
     Opening,
     Revealed,
+    Ring,
     Vouched,
     box_bytes,
+    pack_set,
+    pair_mask,
 )
-from masquerade_protocols.blocks.double_sets import Ring, pack_set
 from tests.dropout_helpers import masked_text
 
 Cheat = Callable[["DoubleSums", Seat], Coroutine[Any, Any, None]]

@@ -17,8 +17,7 @@ from masquerade.report import result_report
 from masquerade_core.data.holdout import split
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.class_evaluation import ClassEvaluation
-from masquerade_core.learning.evaluation import Evaluation
-from masquerade_core.learning.score_bins import Bins
+from masquerade_core.learning.evaluation import Bins, Evaluation
 from masquerade_core.model import Model, model_to_json
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng

@@ -23,13 +23,13 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Join, Once, Receive, Release, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.keyfiles import Keys
-from masquerade_host.links import Arrival, ConnectionEvent
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import Answer
-from masquerade_host.resuming import Stand, resume, returned
-from masquerade_host.steps import Steps
+from masquerade_host.process.driver import Stand, resume, returned
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.session.party import PartySession
+from masquerade_host.store.journal import Steps
+from masquerade_host.store.keyfiles import Keys
+from masquerade_host.transport.interface import Arrival, ConnectionEvent
+from masquerade_host.transport.probe import Answer
 from masquerade_protocols import protocol_of
 from masquerade_protocols.entry import Protocol
 from tests.host_helpers import World

@@ -189,7 +189,7 @@ def _be(module: str, arguments: list[str], folder: str, files: str, *, stands: b
 def _main(module: str, arguments: list[str]) -> int:
     from importlib import import_module
 
-    from masquerade_host.process import main
+    from masquerade_host.process.process import main
 
     try:
         return int(main(import_module(f"{module}.__main__").app, arguments, module) or 0)
@@ -198,8 +198,7 @@ def _main(module: str, arguments: list[str]) -> int:
 
 
 def _stand_before_the_end() -> None:
-    from masquerade_host.journal import FINISHED
-    from masquerade_host.journal_file import SqliteJournal
+    from masquerade_host.store.journal import FINISHED, SqliteJournal
 
     ends = SqliteJournal.end
 

@@ -11,9 +11,9 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
-from masquerade_host import ledger_file
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store import ledger
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
 
 __all__ = ["RECORDS", "DiedError", "begun", "budget", "dying", "mechanism", "named", "reserved", "stepped"]
@@ -92,5 +92,5 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[list[str]]:
         patch.setattr(os, "fsync", stepping("fsync", os.fsync))
         patch.setattr(os, "fdopen", stepping("fdopen", os.fdopen))
         for name in ("_insert", "_mirror", "_compare", "_read"):
-            patch.setattr(ledger_file.LedgerFile, name, stepping(name, getattr(ledger_file.LedgerFile, name)))
+            patch.setattr(ledger.LedgerFile, name, stepping(name, getattr(ledger.LedgerFile, name)))
         yield steps

@@ -15,21 +15,20 @@ import msgpack
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.crypto.masks import Words
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.errors import DeadlinePassed, MasqueradeError, Reported, StateCopied
+from masquerade_core.errors import NAMING, DeadlinePassed, MasqueradeError, Reported, StateCopied
 from masquerade_core.evidence import Findings, read_evidence
-from masquerade_core.grounds import NAMING
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Once, Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import encode, pack_plain, unpack_plain
-from masquerade_core.wire.header import head_of
+from masquerade_core.wire.frames import head_of
 from masquerade_core.wire.messages import Message
 from masquerade_core.words import listed
 from masquerade_protocols.blame import check_evidence, run_of, verdict
 from masquerade_protocols.blocks.coin_toss import Commitment, Reveal
 from masquerade_protocols.blocks.masked_sum import Masked
-from masquerade_protocols.blocks.paillier_messages import Opened, OpeningProof, RoundSum, SumKey
+from masquerade_protocols.blocks.paillier_sum import Opened, OpeningProof, RoundSum, SumKey
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.dp_whitened.points import PublicNumbers
 from masquerade_protocols.registry import entry_named

@@ -33,8 +33,8 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire import codec, frames, proof
 from masquerade_core.wire.aborts import Abort, Reason, pack_abort
 from masquerade_core.wire.messages import Message
-from masquerade_host.lane import Lane
-from masquerade_host.named_messages import Beat, pack_beat
+from masquerade_host.channel.channel import Lane
+from masquerade_host.session.messages import Beat, pack_beat
 from masquerade_protocols import blame
 from masquerade_protocols.blame import check_evidence, run_of, verdict
 from tests import faulty

@@ -26,7 +26,8 @@ from masquerade_core.wire import aborts
 from masquerade_core.wire.codec import pack_plain
 from masquerade_core.wire.frames import WIRE_VERSION
 from masquerade_core.wire.messages import Message
-from masquerade_host import named_messages, session_messages, standing
+from masquerade_host.session import messages as session_messages
+from masquerade_host.session import rollback_check
 from masquerade_protocols import entry_of
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
@@ -35,7 +36,7 @@ from tests.faulty import play
 
 FILE = Path(__file__).with_name("numbered.json")
 _VECTORS = Path(__file__).parent / "vectors"
-_SESSIONS = (aborts, named_messages, session_messages, standing)
+_SESSIONS = (aborts, session_messages, rollback_check)
 _DIGITS = 1e-6  # relative: machines differ in a number's last digits, and another meaning in its first ones
 
 Answers = dict[str, Any]

@@ -12,8 +12,8 @@ import numpy as np
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.approvals import Approval
-from masquerade_host.results import RunDirectory, summarize
+from masquerade_host.store.approvals import Approval
+from masquerade_host.store.results import RunDirectory, summarize
 from masquerade_protocols import protocol_of
 from tests.host_helpers import World, free_port, new_keys, run_together
 

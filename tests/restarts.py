@@ -20,14 +20,13 @@ from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Once, Release, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.journal import Entry, NoJournal
-from masquerade_host.links import Arrival, ConnectionEvent
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import Answer
-from masquerade_host.program import Program
-from masquerade_host.resuming import Stand, resume, returned
-from masquerade_host.steps import Steps
+from masquerade_host.process.driver import Stand, resume, returned
+from masquerade_host.process.program import Program
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.session.party import PartySession
+from masquerade_host.store.journal import Entry, NoJournal, Steps
+from masquerade_host.transport.interface import Arrival, ConnectionEvent
+from masquerade_host.transport.probe import Answer
 from tests.host_helpers import VERSION, World
 from tests.wired import Clock, FakeCharlieLink, FakePartyLink
 

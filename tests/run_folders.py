@@ -7,10 +7,9 @@ from typing import Any
 
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.program import Program
-from masquerade_host.results import RunDirectory, summarize
-from masquerade_host.run_files import hash_of_statement
-from masquerade_host.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed, read_transcript
+from masquerade_host.process.program import Program
+from masquerade_host.store.results import RunDirectory, hash_of_statement, summarize
+from masquerade_host.store.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed, read_transcript
 from masquerade_protocols import protocol_of
 from tests.host_helpers import All, Hi, World, run_together, toy_charlie, toy_party
 

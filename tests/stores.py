@@ -28,8 +28,8 @@ from masquerade_core.saved_model import model_from_json
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.wire.codec import unpack_plain
-from masquerade_host.keyfiles import Keys
-from masquerade_host.new_keys import make_keys
+from masquerade_host.store.keyfiles import Keys
+from masquerade_host.store.new_keys import make_keys
 from tests.forked import Forked, Nursery
 from tests.host_helpers import free_port
 from tests.processes import Machines

@@ -17,7 +17,7 @@ from masquerade_core.model import Model
 from masquerade_core.rng import Rng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_protocols.blocks.opening_proof import as_packing
+from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.entry import Protocol
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.voting import public, roles

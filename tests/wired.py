@@ -9,11 +9,11 @@ from masquerade_core.errors import MasqueradeError
 from masquerade_core.seat import Receive, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import encode
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.links import Arrival, ConnectionEvent
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import Answer
-from masquerade_host.session_messages import Hello, Roster
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.session.messages import Hello, Roster
+from masquerade_host.session.party import PartySession
+from masquerade_host.transport.interface import Arrival, ConnectionEvent
+from masquerade_host.transport.probe import Answer
 from tests.helpers import joining
 from tests.host_helpers import VERSION, World
 

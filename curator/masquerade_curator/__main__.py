@@ -6,16 +6,16 @@ import typer
 
 from masquerade_curator._run import run_with
 from masquerade_curator.options import CuratorOptions
-from masquerade_host.options import DebugOption, ProgressOption, asking
-from masquerade_host.process import main
-from masquerade_host.progress import Mode, Progress
+from masquerade_host.process.options import DebugOption, ProgressOption, asking
+from masquerade_host.process.process import main
+from masquerade_host.process.progress import Mode, Progress
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 def curator(options: CuratorOptions, progress: ProgressOption = Mode.TEXT, debug: DebugOption = False) -> None:
     """Run Charlie, the curator, for one study."""
-    del debug  # masquerade_host.process.main looks for it on the command line
+    del debug  # masquerade_host.process.process.main looks for it on the command line
     run_with(options, show=Progress(progress))
 
 

@@ -9,17 +9,15 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_curator.options import CuratorOptions
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.driver import run_role
-from masquerade_host.journal import FINISHED
-from masquerade_host.journal_file import journal_of
-from masquerade_host.keyfiles import load_keys
-from masquerade_host.program import Program
-from masquerade_host.reporting import Reporting, reporting
-from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
-from masquerade_host.run_files import holds_result
-from masquerade_host.stats import Observer, quiet
-from masquerade_host.transport import CharlieSocket
+from masquerade_host.process.driver import run_role
+from masquerade_host.process.program import Program
+from masquerade_host.process.progress import Observer, quiet
+from masquerade_host.process.reporting import Reporting, reporting
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.store.journal import FINISHED, journal_of
+from masquerade_host.store.keyfiles import load_keys
+from masquerade_host.store.results import RESULT, RunDirectory, default_directory, holds_result, summarize
+from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
 from masquerade_protocols.blame import check_evidence
 from masquerade_protocols.rehearsing import load_all, rehearsed

@@ -9,8 +9,8 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.trace import objective_at, objective_trace
 from masquerade_core.model import Model, error_on
 from masquerade_core.study import Study
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.stats import Observer
+from masquerade_host.process.progress import Observer
+from masquerade_host.session.charlie import CharlieSession
 
 __all__ = ["PublicTests"]
 

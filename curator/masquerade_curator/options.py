@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade_host.options import Options
+from masquerade_host.process.options import Options
 
 __all__ = ["CuratorOptions"]
 

@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from masquerade_party._approval import code_in_words
-    from masquerade_party._approve import Approved, approve
+    from masquerade_party._approve import Approved, approve, code_in_words
     from masquerade_party._run import run, run_with
     from masquerade_party._site import code_of
 
@@ -14,7 +13,7 @@ __all__ = ["Approved", "approve", "code_in_words", "code_of", "run", "run_with"]
 _HOMES = {
     "Approved": "_approve",
     "approve": "_approve",
-    "code_in_words": "_approval",
+    "code_in_words": "_approve",
     "code_of": "_site",
     "run": "_run",
     "run_with": "_run",

@@ -4,9 +4,9 @@ import sys
 
 import typer
 
-from masquerade_host.options import DebugOption, ProgressOption, asking
-from masquerade_host.process import main
-from masquerade_host.progress import Mode, Progress
+from masquerade_host.process.options import DebugOption, ProgressOption, asking
+from masquerade_host.process.process import main
+from masquerade_host.process.progress import Mode, Progress
 from masquerade_party._run import run_with
 from masquerade_party.options import PartyOptions
 
@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 def party(options: PartyOptions, progress: ProgressOption = Mode.TEXT, debug: DebugOption = False) -> None:
     """Take part in one study with your records."""
-    del debug  # masquerade_host.process.main looks for it on the command line
+    del debug  # masquerade_host.process.process.main looks for it on the command line
     run_with(options, show=Progress(progress))
 
 

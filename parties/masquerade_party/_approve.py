@@ -1,32 +1,256 @@
-"""``masquerade approve``: a person reads a study and says yes to it, before a party's process is started."""
+"""``masquerade approve``: a person reads a study and says yes to it, before a party's process is started.
 
+A person approves a study before anything is sent: what leaves, who must not collude, what it costs.
+"""
+
+import getpass
+import os
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from masquerade_core.data.queries import data_at
-from masquerade_core.errors import BadInput
+from masquerade_core.data.files import data_at
+from masquerade_core.errors import BadInput, RefusedLocally
+from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost
+from masquerade_core.privacy.totals import told_apart
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.approvals import Approval
-from masquerade_host.keyfiles import load_keys
-from masquerade_party._approval import (
-    ask,
-    budget_in_words,
-    confirm,
-    expect_to_fit,
-    in_words,
-    login_name,
-    record,
-    sizes_in_words,
-)
+from masquerade_core.words import listed
+from masquerade_host.store.approvals import Approval, all_approvals, record_approval
+from masquerade_host.store.keyfiles import load_keys
+from masquerade_host.store.ledger import Account, Ledger
 from masquerade_party._records import read_records
-from masquerade_party._site import Site, code_of
-from masquerade_protocols import protocol_of
+from masquerade_party._site import Records, Site, code_of
+from masquerade_protocols import Explanation, protocol_of
 
-__all__ = ["Approved", "approve"]
+__all__ = [
+    "Approved",
+    "approve",
+    "ask",
+    "asked_for",
+    "budget_in_words",
+    "code_in_words",
+    "confirm",
+    "expect_to_fit",
+    "in_words",
+    "login_name",
+    "record",
+    "sizes_in_words",
+]
+
+
+# ---  approval -------------------------------------------------------------------
+
+_WIDTH = 88
+_OWN = ""  # stands for this site where others stand by the fingerprints of their keys
+_GROUP = 4  # digits of a fingerprint that stand together
+
+
+def ask(words: str) -> None:
+    """Show a study in plain words on stderr, and ask for approval.
+
+    Raises
+    ------
+    RefusedLocally
+        The answer was not yes, or nobody can be asked.
+    """
+    if not sys.stdin.isatty():
+        raise RefusedLocally(
+            "nobody can be asked to approve this study: standard input is not a terminal",
+            "approve it beforehand with 'masquerade approve STUDY', and start with --approved",
+        )
+    sys.stderr.write(words)
+    sys.stderr.write("\nTake part? Type yes to agree: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise RefusedLocally("you did not approve this study, so nothing was sent", "type yes to take part")
+
+
+def confirm(study: Study, typed: str) -> None:
+    """Take a fingerprint that somebody typed for a yes to the study that has this fingerprint.
+
+    Raises
+    ------
+    RefusedLocally
+        It is the fingerprint of another study, or only a part of this one's.
+    """
+    digits = "".join(typed.replace("-", " ").replace(":", " ").split()).lower()
+    if digits == study.fingerprint().replace(" ", ""):
+        return
+    shown = " ".join(digits[i : i + _GROUP] for i in range(0, min(len(digits), 40), _GROUP)) or "empty"
+    raise RefusedLocally(
+        f"the fingerprint that was typed is {shown}, but this study has another one",
+        "read the study with 'masquerade study show', which ends with its fingerprint, and give all of its 32 digits",
+    )
+
+
+def code_in_words(study: Study, code: str) -> tuple[str, ...]:
+    """Return whose code a protocol is that is not this program's, as paragraphs; none for this program's own."""
+    if not code:
+        return ()
+    words = (
+        f"The protocol {study.study.protocol} is not part of this program. It is code of {code}. It can do all that "
+        "your process may do. Compare this line with the others'."
+    )
+    return (words,)
+
+
+def in_words(
+    study: Study,
+    me: str,
+    explanation: Explanation,
+    budget: Sequence[str] = (),
+    beside: Sequence[str] = (),
+    *,
+    code: str = "",
+) -> str:
+    """Return a study in plain words, for the person who decides whether ``me`` takes part.
+
+    Parameters
+    ----------
+    study : Study
+    me : str
+        The party.
+    explanation : Explanation
+        Of the study's protocol.
+    budget : sequence of str
+        What the study takes from the site's privacy budget, as paragraphs.
+    beside : sequence of str
+        What it shows together with other studies of this site, as paragraphs.
+    code : str
+        Which code the protocol is, where it is not this program's.
+    """
+    others = ", ".join(name for name in study.names if name != me)
+    parts = [f"The study {study.study.name!r} ({study.study.protocol}), for {me}, together with {others}.\n"]
+    for title, points in (
+        ("What leaves this machine", explanation.leaves),
+        ("Who must not work together", explanation.collusion),
+        ("What it costs", explanation.cost),
+        ("What it takes from your budget", budget),
+        ("What it shows beside your other studies", beside),
+        ("Whose code it runs", code_in_words(study, code)),
+    ):
+        if points:
+            parts.append(f"\n{title}\n")
+        parts.extend(
+            textwrap.fill(point, _WIDTH, initial_indent="  - ", subsequent_indent="    ") + "\n" for point in points
+        )
+    parts.append(f"\nThe study's fingerprint: {study.fingerprint()}\n")
+    return "".join(parts)
+
+
+def login_name() -> str:
+    """Return the name of the user of this process; their number where they have no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        return f"user {os.getuid()}"
+
+
+def expect_to_fit(site: Site, ledger: Ledger, account: Account, records: Records) -> None:
+    """Raise, before a person is asked, what :meth:`Site.reserve` would raise after the yes.
+
+    Of unknown records the ledger cannot say it: they belong to no population before the yes.
+    """
+    if records.known and not ledger.would_fit(site.study, site.me, account.population, site.spends):
+        site.reserve(ledger, records, account.population, login_name())
+
+
+def sizes_in_words(site: Site, ledger: Ledger, records: Records | None, population: str) -> tuple[str, ...]:
+    """Return whose number of records this study shows beside those that were approved before, as paragraphs.
+
+    Studies over the same records count together; a study whose records nobody knows yet, with those of each data
+    set of its population.
+    """
+    if not site.counted:
+        return ()
+    earlier = [
+        (found, ledger.records_of(found.digest, found.participant))
+        for found in all_approvals(site.state)
+        if found.counted_with and found.population == population and found.digest != site.study.digest().hex()
+    ]
+    data = {records.fingerprint} if records is not None else {its_own for _, its_own in earlier} - {None} or {None}
+    told = [
+        words
+        for fingerprint in data
+        for words in _shown_beside(
+            Approval.given(site.study, site.me, population, "?", counted=True),
+            [found for found, its_own in earlier if its_own in {None, fingerprint}],
+        )
+    ]
+    return tuple(dict.fromkeys(told))
+
+
+def record(site: Site, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:
+    """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itsite."""
+    code = code_of(site.study)
+    approval = Approval.given(site.study, site.me, population, who, code, counted=site.counted)
+    if records is not None:
+        if not records.known:
+            ledger.adopt(records.fingerprint, population, by=who)
+        site.reserve(ledger, records, population, who)
+    # The approval comes last: with it alone, another process could start without the reservation.
+    record_approval(site.state, site.study, approval)
+    return approval
+
+
+def _shown_beside(new: Approval, earlier: Sequence[Approval]) -> Iterator[str]:
+    """Yield whose number follows from a study's N and those of earlier ones, over the same records of this site."""
+    names = {mark: name for found in (*earlier, new) for name, mark in found.counted_with.items()}
+    *before, this = ({_OWN, *found.counted_with.values()} for found in (*earlier, new))
+
+    def shown(*known: set[str]) -> frozenset[str]:
+        return told_apart([*before, this, *known]) - told_apart([*before, *known]) - told_apart([this, *known])
+
+    if not before:
+        return
+    first = f"This study and {listed([found.study for found in earlier])} count the records of different sites. "
+    everybody = shown()
+    for site in sorted(everybody, key=lambda site: (site != _OWN, names.get(site, ""))):
+        whose = "this site" if site == _OWN else names[site]
+        yield f"{first}Together they show everybody exactly how many records {whose} has."
+    if _OWN in everybody:
+        return
+    for site in sorted(names, key=lambda site: names[site]):
+        if _OWN in shown({site}):
+            yield (
+                f"{first}Together they show {names[site]}, which knows its own number, exactly how many records this "
+                "site has."
+            )
+
+
+def budget_in_words(spends: Cost, account: Account, records: Records | None) -> tuple[str, ...]:
+    """Return what a study takes from the budget, as paragraphs."""
+    takes = (
+        f"This study takes up to epsilon = {spends.epsilon / UNITS:.4g} and delta = {spends.delta / DELTA_UNITS:.4g} "
+        f"from the budget of the population {account.population!r}, which is epsilon = {account.epsilon:g} and delta = "
+        f"{account.delta:g}."
+    )
+    left = (
+        f"So far, epsilon = {account.spent:.4g} of it is spent; {account.taken:.4g} with all that is reserved. "
+        f"{account.left:.4g} is left."
+    )
+    if records is None or records.known:
+        return takes, left
+    unknown = (
+        "These records were never used on this machine, so they are charged to this budget as well. If they are those "
+        "of other people, name their own population with --population."
+    )
+    return takes, left, unknown
+
+
+def asked_for(site: Site, explanation: Explanation, ledger: Ledger, account: Account, records: Records) -> Approval:
+    """Ask at the terminal for a yes to the site's study, and write it down."""
+    beside = sizes_in_words(site, ledger, records, account.population)
+    budget = budget_in_words(site.spends, account, records)
+    ask(in_words(site.study, site.me, explanation, budget, beside, code=code_of(site.study)))
+    return record(site, ledger, records, account.population, login_name())
+
+
+# ---  approve --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

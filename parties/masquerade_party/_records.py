@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.files import data_at
 from masquerade_core.data.holdout import split
-from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, MasqueradeError
-from masquerade_core.model import Model, answers_of
-from masquerade_core.one_answer import is_one_answer
+from masquerade_core.model import Model, answers_of, is_one_answer
 from masquerade_core.study import Study
-from masquerade_host.stats import Observer
+from masquerade_host.process.progress import Observer
 from masquerade_protocols import Protocol
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 

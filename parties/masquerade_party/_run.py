@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from masquerade_core.data.auxiliary import Auxiliary
-from masquerade_core.data.queries import data_at
+from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
@@ -16,24 +16,19 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.dialer import PartySocket
-from masquerade_host.driver import run_role, telling_of_damage
-from masquerade_host.journal import FINISHED, Journal
-from masquerade_host.journal_file import journal_of
-from masquerade_host.keyfiles import load_keys
-from masquerade_host.party_ends import not_confirmed
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import probe
-from masquerade_host.program import Program
-from masquerade_host.reporting import Reporting, reporting
-from masquerade_host.results import RESULT, RunDirectory, default_directory, summarize
-from masquerade_host.run_files import holds_result
-from masquerade_host.seating import load_for
-from masquerade_host.state import state_folder
-from masquerade_host.stats import Observer, quiet
-from masquerade_party._attempt import LedgerAttempt
+from masquerade_host.process.driver import run_role, telling_of_damage
+from masquerade_host.process.program import Program
+from masquerade_host.process.progress import Observer, quiet
+from masquerade_host.process.reporting import Reporting, reporting
+from masquerade_host.session.party import PartySession, load_for, not_confirmed
+from masquerade_host.store.journal import FINISHED, Journal, journal_of
+from masquerade_host.store.keyfiles import load_keys
+from masquerade_host.store.results import RESULT, RunDirectory, default_directory, holds_result, summarize
+from masquerade_host.store.state import state_folder
+from masquerade_host.transport.dialer import PartySocket
+from masquerade_host.transport.probe import probe
 from masquerade_party._records import cluster_at, read_records, says_the_same, sizes_of, tell_the_owner
-from masquerade_party._site import Site, expect_same_code
+from masquerade_party._site import LedgerAttempt, Site, expect_same_code
 from masquerade_party.options import PartyOptions
 from masquerade_protocols import Protocol, protocol_of
 from masquerade_protocols.blame import check_evidence
@@ -41,7 +36,7 @@ from masquerade_protocols.rehearsing import load_all, rehearsed
 
 if TYPE_CHECKING:
     from masquerade_core.learning.classifiers import Classifier
-    from masquerade_host.proxy import Proxy
+    from masquerade_host.transport.proxy import Proxy
 
 __all__ = ["run", "run_with"]
 
@@ -210,13 +205,13 @@ def _end(journal: Journal, session: PartySession, folder: Path, *, again: bool) 
 
 def _asking() -> ModuleType:
     """Return what asks a person, which is loaded where nobody has approved beforehand."""
-    from masquerade_party import _approval
+    from masquerade_party import _approve
 
-    return _approval
+    return _approve
 
 
 def _way_out(proxy: str) -> "Proxy":
-    from masquerade_host.proxy import Proxy
+    from masquerade_host.transport.proxy import Proxy
 
     return Proxy.parse(proxy)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from masquerade_host.options import Options, ProxyOption
+from masquerade_host.process.options import Options, ProxyOption
 
 __all__ = ["PartyOptions", "PopulationOption", "StreamOption"]
 

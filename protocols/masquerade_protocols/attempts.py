@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from masquerade_core.privacy.accounting.composition import Cost
-from masquerade_core.privacy.statement import NONE, Claim, shown
-from masquerade_core.privacy.statement_words import without_numbers
+from masquerade_core.privacy.statement import NONE, Claim, shown, without_numbers
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_core.words import counted

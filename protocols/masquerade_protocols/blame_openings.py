@@ -10,7 +10,7 @@ from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import CHECK_PRIMES, receipt
-from masquerade_protocols.blocks.paillier_messages import (
+from masquerade_protocols.blocks.paillier_sum import (
     Contribution,
     Opened,
     RoundSum,

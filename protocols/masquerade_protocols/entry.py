@@ -17,15 +17,14 @@ from pydantic import BaseModel
 
 from masquerade_core.data.loaders import POINTS, Loader
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.forecast import Forecast, slowest_exponentiation
 from masquerade_core.model import Model, Release
 from masquerade_core.privacy.accounting.composition import Cost as Spending
 from masquerade_core.privacy.accounting.composition import target
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
-from masquerade_core.seat import Effect
+from masquerade_core.seat import Effect, Forecast, slowest_exponentiation
 from masquerade_core.study import Study
-from masquerade_core.wire.header import WIRE_VERSION
+from masquerade_core.wire.frames import WIRE_VERSION
 
 if TYPE_CHECKING:
     from masquerade_core.data.schema import Dataset

@@ -36,7 +36,7 @@ them. That chance is a part of delta. It counts on sides that were taken before 
 
 def _has_neighbours(study: Study) -> bool:
     if has_double_masks(study):
-        from masquerade_protocols.blocks.double_sets import thresholds_of
+        from masquerade_protocols.blocks.double_masks import thresholds_of
 
         return thresholds_of(study).neighbours + 1 < study.K
     return study.crypto.sum == "masks" and study.K > NEIGHBOURS + 1
@@ -164,7 +164,7 @@ def _assumption(chance: float) -> str:
 
 
 def _double_assumption(study: Study, chance: float) -> str:
-    from masquerade_protocols.blocks.double_sets import thresholds_of
+    from masquerade_protocols.blocks.double_masks import thresholds_of
 
     sizes = thresholds_of(study)
     drawn = (

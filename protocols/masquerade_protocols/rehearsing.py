@@ -4,7 +4,7 @@ A machine too slow for the public forecast does not join. What a process loads l
 """
 
 from masquerade_core.errors import RefusedLocally
-from masquerade_core.forecast import Forecast
+from masquerade_core.seat import Forecast
 from masquerade_core.study import CHARLIE, Study
 from masquerade_protocols.blame import openings_of
 from masquerade_protocols.blocks.secure_sum import charlie_sums, party_sums

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from masquerade_core.errors import CannotConnect, RunFailed
-from masquerade_host.signals import stoppable
+from masquerade_host.process.process import stoppable
 
 __all__ = ["has_ended", "show_life", "while_alive"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from masquerade_protocols import Protocol
 
 __all__ = ["BudgetLine", "budget_line"]

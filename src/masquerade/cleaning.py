@@ -21,27 +21,28 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from masquerade_core.data.columns import encode_column, is_allowed
+from masquerade_core.data.blocks import note_broken
 from masquerade_core.data.examining import Examined, examine
-from masquerade_core.data.faults import Fault, Faults, FaultyFile, Sign
-from masquerade_core.data.files import PARQUET
-from masquerade_core.data.kinds import (
+from masquerade_core.data.faults import (
     COMMA,
     DECIMAL_COMMA,
     INFINITE,
     LABEL_EMPTY,
     OUTSIDE,
     THOUSANDS,
+    Fault,
+    Faults,
+    FaultyFile,
     Kind,
+    Sign,
     alike,
     allowed_of,
     kind_of_class,
     number_of,
 )
-from masquerade_core.data.labels import Labels
+from masquerade_core.data.files import PARQUET
 from masquerade_core.data.loading import records_of
-from masquerade_core.data.schema import Encoder
-from masquerade_core.data.tables import note_broken
+from masquerade_core.data.schema import Encoder, Labels, encode_column, is_allowed
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study

@@ -40,10 +40,10 @@ from masquerade_core.study import Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import counted
 from masquerade_curator import run as run_curator
-from masquerade_host.keyfiles import Keys, load_keys
-from masquerade_host.new_keys import make_keys
-from masquerade_host.process import harden
-from masquerade_host.progress import Mode, Progress
+from masquerade_host.process.process import harden
+from masquerade_host.process.progress import Mode, Progress
+from masquerade_host.store.keyfiles import Keys, load_keys
+from masquerade_host.store.new_keys import make_keys
 from masquerade_party import run as run_party
 from masquerade_protocols import Protocol, entry_named, protocol_of
 

@@ -14,17 +14,17 @@ from masquerade.checks import Check, Verdict
 from masquerade.network_checks import descriptors, network
 from masquerade.report import lead_part
 from masquerade_core.crypto.speed import seconds_of_exponentiation
-from masquerade_core.data.queries import data_at
+from masquerade_core.data.files import data_at
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import counted
-from masquerade_host.approvals import find_approval
-from masquerade_host.keyfiles import Keys, load_keys
-from masquerade_host.policy import load_policy
-from masquerade_host.proxy import Proxy
-from masquerade_host.state import StateFolder, state_folder
+from masquerade_host.store.approvals import find_approval
+from masquerade_host.store.keyfiles import Keys, load_keys
+from masquerade_host.store.policy import load_policy
+from masquerade_host.store.state import StateFolder, state_folder
+from masquerade_host.transport.proxy import Proxy
 from masquerade_protocols import Cost, Protocol, protocol_of
 
 __all__ = ["Check", "Verdict", "examine"]

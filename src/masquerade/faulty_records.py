@@ -3,10 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from masquerade_core.data.columns import encode_column, is_allowed, length_of
-from masquerade_core.data.faults import sentence
-from masquerade_core.data.kinds import allowed_of
-from masquerade_core.data.schema import Column, Encoder
+from masquerade_core.data.faults import allowed_of, sentence
+from masquerade_core.data.schema import Column, Encoder, encode_column, is_allowed, length_of
 from masquerade_core.errors import BadInput
 from masquerade_core.words import counted, listed
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from masquerade.checks import Check, Verdict
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.dialer import PartySocket
-from masquerade_host.keyfiles import Keys
-from masquerade_host.links import ConnectionEvent
-from masquerade_host.probe import Answer, probe
-from masquerade_host.process import allow_descriptors
-from masquerade_host.proxy import Proxy
+from masquerade_host.process.process import allow_descriptors
+from masquerade_host.store.keyfiles import Keys
+from masquerade_host.transport.dialer import PartySocket
+from masquerade_host.transport.interface import ConnectionEvent
+from masquerade_host.transport.probe import Answer, probe
+from masquerade_host.transport.proxy import Proxy
 
 __all__ = ["descriptors", "network"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from masquerade_core.data.tables import TextTable, read_table
+from masquerade_core.data.blocks import TextTable, read_table
 from masquerade_core.errors import BadInput
 from masquerade_core.study.text import did_you_mean
 from masquerade_core.words import counted

@@ -14,10 +14,10 @@ from masquerade_core.bounded import json_of, read_text
 from masquerade_core.data.schema import Column, Encoder
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
+from masquerade_core.lazy_scipy import logsumexp
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import scores_of
 from masquerade_core.saved_model import SavedModel, model_from_json
-from masquerade_core.special import logsumexp
 
 __all__ = ["LoadedModel", "OnError", "Prediction", "load_model", "predict"]
 

@@ -24,7 +24,7 @@ from masquerade_core.statistics import Statistics
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.words import listed
-from masquerade_host.results import RESULT, RunDirectory, evaluation_of
+from masquerade_host.store.results import RESULT, RunDirectory, evaluation_of
 from masquerade_protocols import Protocol, entry_of
 from masquerade_protocols.in_memory import roles_of
 

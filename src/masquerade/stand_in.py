@@ -7,9 +7,9 @@ from pathlib import Path
 
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
-from masquerade_host.ledger import Ledger
-from masquerade_host.policy import DEFAULT_POPULATION
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from masquerade_protocols import protocol_of
 

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from masquerade.layout import heading, paragraphs, short
 from masquerade_core.privacy.several_records import PARTY, PERSON
-from masquerade_core.privacy.statement import NONE, NOT_PROMISED
-from masquerade_core.privacy.statement_words import digits, gained
+from masquerade_core.privacy.statement import NONE, NOT_PROMISED, digits, gained
 from masquerade_core.study import Study
 from masquerade_core.words import DELTA
 

@@ -4,15 +4,18 @@ A :class:`ProtocolViolation` is another participant's fault. A :class:`LocalProt
 others are about files, networks, deadlines and policies. People read an error's text, and it may be logged. So it never
 contains a record, a party's number of records or a key.
 
-An error that speaks of other participants has one of four :class:`~masquerade_core.grounds.Grounds`:
+An error that speaks of other participants has one of four :class:`~masquerade_core.errors.Grounds`:
 it says what is known, and how.
+
+On what an error names other participants: what it proves, and what it does not.
+
+The privacy budget that a run spent although it failed, as a note on the error that ended it.
 """
 
+from enum import Enum
 from typing import ClassVar
 
-from masquerade_core.grounds import Grounds
-
-__all__ = [
+__all__ = [  # the errors alone; what one of them carries is imported by its name
     "BadInput",
     "BudgetExceeded",
     "CannotConnect",
@@ -30,6 +33,59 @@ __all__ = [
     "StateCopied",
     "SumRefused",
 ]
+
+
+# --- What an error proves ---------------------------------------------------------------------
+
+COPIES = (
+    "this attempt is over, and nobody is at fault for it. Leave one process that uses this state folder, keep the "
+    "folder out of backups, and start the run again, with everybody"
+)
+"""The hint for a state folder that was copied."""
+
+NAMING = ("waited_for", "peer", "suspects", "copied", "said_by", "accused")
+"""The attributes in which errors name participants."""
+
+
+class Grounds(Enum):
+    """On what an error names other participants: four kinds, each with what it proves and what it does not.
+
+    Attributes
+    ----------
+    proves : str
+        What such an error proves, as a sentence.
+    proves_not : str
+        What it does not prove.
+    """
+
+    CHECKED = (
+        "checked here",
+        "The named one sent, signed or over its own connection, what the protocol does not allow: it was checked here.",
+        "It does not show who used the key, or whether it was malice or a fault of the program.",
+    )
+    SAID = (
+        "said by another",
+        "Another participant, whom the error names as well, says so.",
+        "Nobody has checked it here: whoever says so may be wrong, or may lie.",
+    )
+    SILENT = (
+        "not answered in time",
+        "What was waited for did not arrive before the deadline.",
+        "It does not show whose fault that is: the silent one's, the network's, or that of whoever reports it.",
+    )
+    UNTOLD = (
+        "cannot be told",
+        "Somebody broke the protocol, or a state was copied; where the error names suspects, it was one of them.",
+        "It does not show which of them, and nothing that this participant holds does.",
+    )
+
+    def __init__(self, words: str, proves: str, proves_not: str) -> None:
+        self.words = words
+        self.proves = proves
+        self.proves_not = proves_not
+
+
+# --- Errors ----------------------------------------------------------------------
 
 
 class MasqueradeError(Exception):
@@ -259,3 +315,23 @@ class ProtocolViolation(MasqueradeError):
         self.suspects = suspects
         self.frames = frames
         self.grounds = Grounds.CHECKED if peer else Grounds.UNTOLD
+
+
+# --- The budget that was spent -----------------------------------------------------------------------
+
+
+class Spent(str):
+    """A note on the error that ended a run: it says what had left this process by then, and contains no secret.
+
+    It is attached with ``add_note``, so that any exception can carry it.
+    """
+
+    __slots__ = ()
+
+
+def with_spent(message: str, error: BaseException) -> str:
+    """Return an error's message, followed by its :class:`Spent` notes.
+
+    Other notes are left out, since they may contain what not everybody may read.
+    """
+    return "; ".join((message, *(note for note in getattr(error, "__notes__", ()) if isinstance(note, Spent))))

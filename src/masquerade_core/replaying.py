@@ -8,8 +8,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from masquerade_core.effects import Effect, Once, Send
 from masquerade_core.errors import LocalProtocolError
+from masquerade_core.seat import Effect, Once, Send
 from masquerade_core.wire.codec import unpack_plain
 
 __all__ = ["Entry", "Replay", "as_received", "replay"]

@@ -14,27 +14,184 @@ enforces three rules:
   :class:`~masquerade_core.wire.messages.Message` travels between a party and Charlie. A
   :class:`~masquerade_core.wire.messages.Broadcast` goes from Charlie to all parties or to nobody.
 * A ciphertext is sent only to the recipient for whom it was randomized.
+
+The effects: all that a role can ask of the world, as frozen values.
+
+A role awaits the methods of its :class:`~masquerade_core.seat.Seat`. Each await yields one of these to the driver that
+runs the role.
+
+The forecast of a run's work: public numbers, the same at all participants, which say how long one step may take.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from masquerade_core.crypto.boxes import open_sealed, seal
 from masquerade_core.crypto.pair_keys import BoxKey, End, seal_anonymous
-from masquerade_core.effects import Effect, Join, Once, Progress, Receive, Release, Send, Stage
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
-from masquerade_core.shown import coin_of
+from masquerade_core.roster_disclosure import coin_of
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_core.wire.messages import PARTIES, Broadcast, Message, OneSend, SealedMessage
 
-__all__ = ["Effect", "Join", "Once", "Progress", "Receive", "Release", "Seat", "Send", "Stage"]
+__all__ = [
+    "Effect",
+    "Forecast",
+    "Join",
+    "Once",
+    "Progress",
+    "Receive",
+    "Release",
+    "Seat",
+    "Send",
+    "Stage",
+    "slowest_exponentiation",
+]
+
+
+# --- Effects ---------------------------------------------------------------------
+
+
+class Effect:
+    """A request of a role to its driver; awaiting it hands it over and returns the driver's answer."""
+
+    def __await__(self) -> Generator["Effect", Any, Any]:
+        """Yield this effect and return what the driver sends back."""
+        return (yield self)
+
+
+@dataclass(frozen=True)
+class Join(Effect):
+    """Join the run: publish the key for sealed boxes and a nonce, and wait for everybody's.
+
+    The answer is (((name, key), ...), run id). The run id depends on everybody's nonce. Where a participant is not
+    shown everybody's key, a third item follows: the root of the tree over everybody's hello.
+
+    ``prove(study_id=..., signing=...)`` proves that this participant owns the key. The driver knows both: the id of the
+    study, and the public key under which it signs.
+    """
+
+    box_key: bytes
+    nonce: bytes
+    prove: Callable[..., bytes] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Stage(Effect):
+    """A new stage begins; from here on, time, messages and bytes are counted under its name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Once(Effect):
+    """Run ``compute(rng)`` once in this run; its result is plain data, and a replay of the run gets it again."""
+
+    label: str
+    compute: Callable[[Rng], Any]
+
+
+@dataclass(frozen=True)
+class Send(Effect):
+    """Send one body to each recipient. ``kind`` is "message", or "sealed" for boxes, which are all equally long.
+
+    In a ``broadcast`` all bodies are the same, and all parties are recipients. One body has so many ``ciphertexts``.
+    """
+
+    kind: str
+    type: str
+    to: tuple[str, ...]
+    bodies: tuple[bytes, ...]
+    broadcast: bool = False
+    ciphertexts: int = 0
+
+
+@dataclass(frozen=True)
+class Receive(Effect):
+    """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``.
+
+    A ``broadcast`` must have gone to all parties. Where ``within`` is set, the driver waits so many seconds at most,
+    and the answer has None in the place of whoever sent nothing.
+    """
+
+    kind: str
+    type: str
+    senders: tuple[str, ...]
+    broadcast: bool = False
+    within: float | None = None
+
+
+@dataclass(frozen=True)
+class Release(Effect):
+    """Count what the contents of the next send cost in privacy.
+
+    Attributes
+    ----------
+    label : str
+        Names what is released; one label stands for one release of the run.
+    epsilon, delta : float
+        What this release costs alone.
+    mu : float
+        Greater than 0 where the noise is Gaussian: its sensitivity over its standard deviation. Such releases compose
+        exactly (:mod:`~masquerade_core.privacy.accounting.gaussian_dp`).
+    slack : float
+        The delta that pays for the distance of the drawn noise from a Gaussian, where mu is greater than 0.
+    """
+
+    label: str
+    epsilon: float
+    delta: float
+    mu: float = 0.0
+    slack: float = 0.0
+
+
+@dataclass(frozen=True)
+class Progress(Effect):
+    """``done`` of ``total`` rounds are over; ``iterate`` is the current public classifier, if there is one."""
+
+    done: int
+    total: int
+    iterate: tuple[float, ...]
+
+
+# --- Forecast --------------------------------------------------------------------
+
+_SECONDS = 0.1  # for an exponentiation with keys of so many bits:
+_BITS = 2048
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The time that a participant may need for a frame beside the study's ``deadline_seconds``.
+
+    Attributes
+    ----------
+    seconds : float
+        For the arithmetic of one frame, on the slowest machine that may take part.
+    turns : int
+        The longest chain of frames each of which waits for the one before.
+    """
+
+    seconds: float = 0.0
+    turns: int = 2
+
+
+def slowest_exponentiation(key_bits: int) -> float:
+    """Return how many seconds one of Paillier's exponentiations may take: a public number, by the length of the key.
+
+    The work grows with the third power of the length. Machines of today need a third of it.
+    """
+    return _SECONDS * (key_bits / _BITS) ** 3
+
+
+# --- Seat ------------------------------------------------------------------------
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -93,7 +250,7 @@ class Seat:
     async def join(self) -> None:
         """Draw the key for sealed boxes, publish its public half, and receive those of others, and the run id.
 
-        In a study with many parties these are not all others (``masquerade_core.shown``).
+        In a study with many parties these are not all others (``masquerade_core.roster_disclosure``).
 
         Raises
         ------

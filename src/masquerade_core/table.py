@@ -16,12 +16,11 @@ from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import LocalProtocolError, RunFailed
 from masquerade_core.replaying import Entry, Replay, as_received, replay
 from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.roster_disclosure import coin_of, shown_to, shows_all
 from masquerade_core.seat import Effect, Join, Once, Progress, Receive, Release, Seat, Send, Stage
-from masquerade_core.shown import coin_of, shown_to, shows_all
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import pack_plain
-from masquerade_core.wire.frames import RUN_BYTES, Endpoint, Frame
-from masquerade_core.wire.relay import pack_boxes, split_boxes, target
+from masquerade_core.wire.frames import RUN_BYTES, Endpoint, Frame, pack_boxes, split_boxes, target
 from masquerade_core.words import listed
 
 __all__ = ["Entry", "Passed", "Replay", "Silence", "Table", "replay"]
@@ -87,8 +86,8 @@ class Table:
     silent : mapping of str to Silence, optional
         The parties that fall silent, and when. Their roles end there and return None.
     study : Study, optional
-        The study that is run. It says whose keys a party is shown (``masquerade_core.shown``); all of them by
-        default.
+        The study that is run. It says whose keys a party is shown (``masquerade_core.roster_disclosure``); all of them
+        by default.
 
     Attributes
     ----------

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.ledger import Ledger
-from masquerade_host.policy import DEFAULT_POPULATION
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.state import StateFolder
 from tests.dask_helpers import LocalDask, local_dask
 from tests.processes import Machines
 

@@ -10,10 +10,18 @@ from benchmarks.coverage import FIGURES, GRID, Case, Tally, tallies
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade_core.learning import label_counts
-from masquerade_core.learning.evaluation import Evaluation
-from masquerade_core.learning.intervals import UNKNOWN, Estimate, Noisy, fraction_of, share_of, solved, z_value
-from masquerade_core.learning.score_bins import Bins
+from masquerade_core.learning import evaluation
+from masquerade_core.learning.evaluation import (
+    UNKNOWN,
+    Bins,
+    Estimate,
+    Evaluation,
+    Noisy,
+    fraction_of,
+    share_of,
+    solved,
+    z_value,
+)
 from masquerade_core.model import Model, scores_of
 from masquerade_core.rng import SimulationRng
 from tests.evaluation_helpers import auc_of, evaluate_in_the_clear, held_back_study, records_of
@@ -96,8 +104,8 @@ def test_the_advantage_allows_for_all_of_the_noise(positive: float) -> None:
     truth, hits = -differ / bins * abs(1 - 2 * positive), 0
     for _ in range(4000):
         p, n = (part + rng.normal(0, tau, bins) for part in counts)
-        noisy = label_counts.Counts(p, n, tau**2, N, cast("Bins", None), None)
-        found = label_counts.advantage_of(noisy, at, z_value())
+        noisy = evaluation.Counts(p, n, tau**2, N, cast("Bins", None), None)
+        found = evaluation.advantage_of(noisy, at, z_value())
         hits += found.low <= truth <= found.high
     assert 0.94 <= hits / 4000 <= 0.97
 
@@ -174,14 +182,14 @@ def test_the_aucs_interval_counts_the_noise_and_the_sample(monkeypatch: pytest.M
                 variance = (variance[0] + sample, 0.0, 0.0) if part else (0.3 * (variance[0] + sample), 0.0, 0.0)
             return solved(numerator, denominator, (variance[0], variance[1], variance[2]), z)
 
-        monkeypatch.setattr(label_counts, "solved", without)
+        monkeypatch.setattr(evaluation, "solved", without)
         assert _outside(tallies(case, 400)["auc"]) != bool(part)
 
 
 def test_with_wide_bins_the_correction_for_ties_counts_as_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(2000, 0.3, 1.0)
     with_doubt = tallies(case, 400)["auc"]
-    monkeypatch.setattr(label_counts, "_DOUBT", 0.0)
+    monkeypatch.setattr(evaluation, "_DOUBT", 0.0)
     without = tallies(case, 400)["auc"]
     assert with_doubt.held - without.held > 0.02 * 400
 

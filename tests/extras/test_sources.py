@@ -22,11 +22,11 @@ import pytest
 from masquerade_core.data.addresses import Query
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.databases import _address as with_patience
+from masquerade_core.data.databases import check_sql
+from masquerade_core.data.files import data_at
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv
-from masquerade_core.data.queries import data_at
 from masquerade_core.data.sources import read_cells
-from masquerade_core.data.sql import check_sql
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 from tests import postgres_server
@@ -526,9 +526,9 @@ def test_an_sqlite_file_is_defended_twice(query: str, tmp_path: Path, monkeypatc
     address = f"sqlite://{tmp_path / 'x.db'}"
     before = (tmp_path / "x.db").read_bytes()
     monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
-    monkeypatch.setattr("masquerade_core.data.sqlite.count_of", lambda _: "SELECT 0")
+    monkeypatch.setattr("masquerade_core.data.databases.count_of", lambda _: "SELECT 0")
     assert "does something else than read" in _refused(f"{address} {query}")
-    monkeypatch.setattr("masquerade_core.data.sqlite._only_reads", lambda *_: sqlite3.SQLITE_OK)
+    monkeypatch.setattr("masquerade_core.data.databases._only_reads", lambda *_: sqlite3.SQLITE_OK)
     assert "was refused by SQLite" in _refused(f"{address} {query}")
     assert (tmp_path / "x.db").read_bytes() == before
 

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.frames import WIRE_VERSION
-from masquerade_host.ledger import Ledger
-from masquerade_host.policy import DEFAULT_POPULATION
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.state import StateFolder
 from tests.frozen import FOLDER, KNOWN
 from tests.frozen.known import known_of
 from tests.processes import Machines

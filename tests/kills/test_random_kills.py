@@ -20,8 +20,8 @@ import pytest
 
 from masquerade.cli import run as command
 from masquerade_core.study import CHARLIE
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from tests.processes import Machines
 
 RUNS, FIRST = int(os.environ.get("KILL_RUNS", "4")), int(os.environ.get("KILL_SEED", "0"))

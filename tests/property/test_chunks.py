@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masquerade_host.chunks import CHUNK, MAX_CONNECTIONS, MAX_JOINED, MAX_MESSAGE, BadChunk, Joiner, Joiners, cut
-from masquerade_host.outbox import Outbox
+from masquerade_host.channel.channel import (
+    CHUNK,
+    MAX_CONNECTIONS,
+    MAX_JOINED,
+    MAX_MESSAGE,
+    BadChunk,
+    Joiner,
+    Joiners,
+    Outbox,
+    cut,
+)
 
 lengths = st.one_of(st.integers(0, 5 * CHUNK), st.sampled_from([0, 1, CHUNK - 1, CHUNK, CHUNK + 1, MAX_JOINED]))
 _CURVE = 33  # bytes that CURVE adds to a message

@@ -20,9 +20,8 @@ from masquerade_core.wire.codec import (
     unpack_plain,
     unpack_strict,
 )
-from masquerade_core.wire.frames import Frame
+from masquerade_core.wire.frames import Frame, pack_boxes, split_boxes
 from masquerade_core.wire.messages import Message, Name
-from masquerade_core.wire.relay import pack_boxes, split_boxes
 from tests.helpers import PEER, RUN
 from tests.property.strategies import QUICK, msgpack_bytes, plain, wire_values
 

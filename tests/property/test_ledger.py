@@ -18,8 +18,8 @@ from masquerade_core.errors import BudgetExceeded, LocalProtocolError, Masquerad
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Total, cost_of
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
 from tests.ledger_helpers import RECORDS, DiedError, begun, budget, dying, named, reserved
 from tests.property.strategies import SLOW
@@ -118,8 +118,8 @@ import sys
 from pathlib import Path
 from masquerade_core.errors import BudgetExceeded
 from tests.ledger_helpers import named, reserved
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from masquerade_core.study import Study
 ledger = Ledger.open(StateFolder(Path(sys.argv[1])))
 study = Study.parse(Path(sys.argv[2]).read_text())
@@ -164,8 +164,8 @@ def test_of_processes_that_reserve_the_last_budget_at_once_one_wins(tmp_path: Pa
 _DEBIT = """
 import sys
 from pathlib import Path
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 ledger = Ledger.open(StateFolder(Path(sys.argv[1])))

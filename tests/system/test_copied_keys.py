@@ -17,15 +17,15 @@ import pytest
 
 from masquerade_core.crypto import pair_keys
 from masquerade_core.crypto.pair_keys import BoxKey, End
-from masquerade_core.effects import Join, Receive
+from masquerade_core.seat import Join, Receive
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Frame
-from masquerade_host import roster
-from masquerade_host.admission import AdmittingSession
-from masquerade_host.hop import Hop
-from masquerade_host.party_session import PartySession
-from masquerade_host.session import Session
+from masquerade_host.channel.connection import Hop
+from masquerade_host.session import rosters
+from masquerade_host.session.admission import AdmittingSession
+from masquerade_host.session.party import PartySession
+from masquerade_host.session.session import Session
 from masquerade_protocols.blocks.layouts import as_words
 from masquerade_protocols.blocks.masked_sum import Masked, MaskedPartySums
 from masquerade_protocols.summary import public
@@ -84,7 +84,7 @@ def forget() -> None:
     whole, nobody = pair_keys._expand, (End("", b""), End("", b""))
     pair_keys._expand = lambda made, purpose, _, *rest: whole(made, purpose, nobody, *rest)
     for name in ("check_owned", "check_distinct"):
-        setattr(roster, name, lambda *_: None)
+        setattr(rosters, name, lambda *_: None)
 
 
 # --- The tests -------------------------------------------------------------------

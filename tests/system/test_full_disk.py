@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from masquerade_core.study import CHARLIE
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from tests.processes import Machines
 
 ROUNDS = 2000

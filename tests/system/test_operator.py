@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nacl.pwhash import argon2id
 
-from masquerade_host import locked_keys
+from masquerade_host.store import locked_keys
 from tests.face_helpers import Shell
 from tests.site_helpers import OTHERS, WORDS, Person, Service, Site
 

@@ -25,14 +25,13 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import MAX_FRAME, Frame
-from masquerade_host.dialer import PartySocket
-from masquerade_host.driver import run_role
-from masquerade_host.named_messages import Beat, pack_beat, read_beat
-from masquerade_host.new_keys import make_keys
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import probe
-from masquerade_host.session_messages import Closed
-from masquerade_host.session_states import Turn
+from masquerade_host.process.driver import run_role
+from masquerade_host.session.messages import Beat, Closed, pack_beat, read_beat
+from masquerade_host.session.party import PartySession
+from masquerade_host.session.states import Turn
+from masquerade_host.store.new_keys import make_keys
+from masquerade_host.transport.dialer import PartySocket
+from masquerade_host.transport.probe import probe
 from masquerade_protocols import protocol_of
 from tests.processes import ALWAYS, PARTYS, Ended, Machines, Participant
 

@@ -18,9 +18,9 @@ import pytest
 
 from masquerade.cli import run
 from masquerade_core.study import CHARLIE
-from masquerade_host.ledger import Ledger
-from masquerade_host.policy import DEFAULT_POPULATION
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.state import StateFolder
 from tests.processes import Machines, Participant
 
 OTHERS = ("p2", CHARLIE)

@@ -16,7 +16,7 @@ import pytest
 
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.keyfiles import Keys
+from masquerade_host.store.keyfiles import Keys
 from tests.host_helpers import World, free_port, run_together, study_text, toy_party
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc, and a thread watches there")
@@ -29,8 +29,8 @@ LET_THROUGH = 16 * 1024 - 1  # bytes: the longest command that libzmq holds unti
 _CHARLIE = """
 import json, sys
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.keyfiles import Keys
-from masquerade_host.process import harden
+from masquerade_host.store.keyfiles import Keys
+from masquerade_host.process.process import harden
 from tests.host_helpers import World, run_together
 harden()
 told = json.loads(sys.stdin.readline())

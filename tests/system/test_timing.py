@@ -17,9 +17,9 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.messages import Broadcast, Message
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.links import Arrival
-from masquerade_host.transport import CharlieSocket
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.transport.interface import Arrival
+from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols.dp_gd.roles import clipped_sum
 from tests.host_helpers import VERSION, World, run_together
 from tests.protocol_helpers import make_data, make_study

@@ -24,7 +24,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table
 from masquerade_protocols import entry_of, statement_of
-from masquerade_protocols.blocks import evaluation, masked_sum, noise_shares, paillier_charlie, paillier_sum
+from masquerade_protocols.blocks import evaluation, masked_sum, noise_shares, paillier_sum
 from masquerade_protocols.dp_gd.schedule import noise_of as dp_gd_noise
 from masquerade_protocols.dp_whitened import roles as whitened
 from masquerade_protocols.in_memory import run_in_memory
@@ -122,7 +122,7 @@ class _Watched:
         for sums in (masked_sum.MaskedPartySums, paillier_sum.PaillierPartySums):
             for name in ("open_sum", "contribute"):
                 patch.setattr(sums, name, self._watching(getattr(sums, name)))
-        for aggregated in (masked_sum.MaskedCharlieSums, paillier_charlie.PaillierCharlieSums):
+        for aggregated in (masked_sum.MaskedCharlieSums, paillier_sum.PaillierCharlieSums):
             for name in ("open_sum", "aggregate"):
                 patch.setattr(aggregated, name, self._telling(getattr(aggregated, name)))
 

@@ -25,8 +25,8 @@ from masquerade_core.seat import Join
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.proof import Judge
-from masquerade_host import admission, roster
-from masquerade_host.session_messages import Hello
+from masquerade_host.session import admission, rosters
+from masquerade_host.session.messages import Hello
 from masquerade_protocols.blame import check_evidence
 from masquerade_protocols.registry import entry_named
 from tests.helpers import joining
@@ -73,7 +73,7 @@ def named_alone(wired: Wired, name: str, *by: str) -> None:
 
 def without_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: nobody verifies a proof, and nobody looks for two alike."""
-    for module in (admission, roster):
+    for module in (admission, rosters):
         monkeypatch.setattr(module, "check_owned", lambda *_: None)
         monkeypatch.setattr(module, "check_distinct", lambda *_: None)
 

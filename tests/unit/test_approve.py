@@ -20,13 +20,13 @@ from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput, BudgetExceeded, RefusedLocally, RunFailed
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE
-from masquerade_host.approvals import find_approval
-from masquerade_host.ledger import Account, Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.approvals import find_approval
+from masquerade_host.store.ledger import Account, Ledger
+from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
-from masquerade_party._approval import login_name
-from masquerade_party._attempt import LedgerAttempt
+from masquerade_party._approve import login_name
 from masquerade_party._records import sizes_of
+from masquerade_party._site import LedgerAttempt
 from masquerade_protocols import protocol_of
 from tests.face_helpers import Answer, Shell
 from tests.processes import Machines
@@ -87,7 +87,7 @@ def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
         raise RunFailed("the session was reached")
 
     monkeypatch.setattr(masquerade_party._run, "run_role", reached)
-    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     return Desk(tmp_path, Shell(capsys))
 
 
@@ -264,7 +264,7 @@ def _attended(desk: Desk, monkeypatch: pytest.MonkeyPatch, *, agrees: bool) -> l
         if not agrees:
             raise RefusedLocally("no")
 
-    monkeypatch.setattr(masquerade_party._approval, "ask", ask)
+    monkeypatch.setattr(masquerade_party._approve, "ask", ask)
     folder = desk.machines.folder
     with pytest.raises(RunFailed if agrees else RefusedLocally):
         masquerade_party.run(
@@ -303,7 +303,7 @@ def test_nobody_is_asked_where_the_budget_does_not_suffice(desk: Desk, monkeypat
     ledger.adopt(_fingerprint_of(desk, ledger), "default", by="a test")
     ledger.set_limit("default", 0.5, 1e-5, by="a test")
     ledger.close()
-    monkeypatch.setattr(masquerade_party._approval, "ask", pytest.fail)
+    monkeypatch.setattr(masquerade_party._approve, "ask", pytest.fail)
     folder = desk.machines.folder
     with pytest.raises(BudgetExceeded):
         masquerade_party.run(folder / "study.toml", desk.data, folder / "keys" / "p1.key", state=desk.state.root)

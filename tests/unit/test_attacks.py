@@ -29,9 +29,9 @@ from masquerade_core.crypto.paillier import (
     PublicKey,
     SecretKey,
     ShortPool,
+    _fresh,
     draw_primes,
 )
-from masquerade_core.crypto.pools import _fresh
 from masquerade_core.crypto.shares import invert, permutation
 from masquerade_core.learning.erm import fit
 from masquerade_core.privacy.noise.output_perturbation import paper_scale

@@ -20,12 +20,12 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.messages import Message
-from masquerade_host.results import RunDirectory
-from masquerade_host.seen import after_check
+from masquerade_host.faults.evidence import after_check
+from masquerade_host.store.results import RunDirectory
 from masquerade_protocols.blame import check_evidence, verdict
-from masquerade_protocols.blocks.double_messages import DoublyMasked
+from masquerade_protocols.blocks.double_masks import DoublyMasked
 from masquerade_protocols.blocks.masked_sum import Masked, Outcome, Summed, summed
-from masquerade_protocols.blocks.paillier_messages import Contribution, Opened, RoundSum
+from masquerade_protocols.blocks.paillier_sum import Contribution, Opened, RoundSum
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.registry import entry_named
 from tests.host_helpers import World, run_together

@@ -8,8 +8,8 @@ import pytest
 from masquerade.budgeting import budget_line
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
 from masquerade_core.study import Study
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from masquerade_protocols import PROTOCOLS, entry_of
 from tests.face_helpers import Shell, small_study
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named, reserved

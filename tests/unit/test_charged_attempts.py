@@ -10,7 +10,7 @@ from masquerade_core.errors import BadInput, BudgetExceeded
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Total
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_host.ledger_books import Attempt, Reservation
+from masquerade_host.store.ledger import Attempt, Reservation
 from masquerade_protocols import PROTOCOLS, protocol_of, statement_of
 from masquerade_protocols.dp_gd.schedule import noise_of
 from masquerade_protocols.in_memory import run_in_memory

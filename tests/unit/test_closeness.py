@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting.closeness import closeness_of_sum
+from masquerade_core.privacy.accounting.gaussian_dp import closeness_of_sum
 from tests.noise_helpers import exact_gaussian_law
 
 

@@ -12,11 +12,11 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.messages import PARTIES as FOR_ALL
-from masquerade_host import admission, seating
-from masquerade_host.admission import AdmittingSession
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.closing import Told
-from masquerade_host.session_messages import AllClosed, Closed, Roster
+from masquerade_host.session import admission, party
+from masquerade_host.session.admission import AdmittingSession
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.session.messages import AllClosed, Closed, Roster
+from masquerade_host.session.transcript_agreement import Told
 from tests.host_helpers import World, run_together
 from tests.wired import Wired, announced_by
 
@@ -142,7 +142,7 @@ def test_two_parties_that_were_told_different_sums_both_keep_no_result(
 def test_the_attack_succeeds_where_nobody_compares(seated: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
     unchecked(monkeypatch)
-    monkeypatch.setattr(seating, "check_all_closed", lambda *_arguments: None)
+    monkeypatch.setattr(party, "check_all_closed", lambda *_arguments: None)
     telling(seated, "p1", b"sum", b"another sum")
     hears_all(seated)
     all_finish(seated)

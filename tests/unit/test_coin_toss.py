@@ -12,8 +12,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Join, Once, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
-from masquerade_core.wire.frames import Frame
-from masquerade_core.wire.relay import split_boxes
+from masquerade_core.wire.frames import Frame, split_boxes
 from masquerade_protocols.blocks.coin_toss import Commitment, Echo, Reveal, _commit, coin_toss
 from tests.helpers import joined
 

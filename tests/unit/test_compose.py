@@ -10,7 +10,7 @@ import pytest
 from masquerade import compose
 from masquerade.draft import throwaway_key
 from masquerade_core.errors import BadInput
-from masquerade_host.progress import Mode, Progress
+from masquerade_host.process.progress import Mode, Progress
 from masquerade_protocols.registry import PROTOCOLS
 
 MODELS = sorted(name for name, entry in PROTOCOLS.items() if entry.makes_model and not entry.measures)

@@ -10,12 +10,12 @@ from masquerade_core.errors import MasqueradeError, StateCopied
 from masquerade_core.evidence import Evidence
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import encode
-from masquerade_core.wire.header import read_header
-from masquerade_host.hop import Hop
-from masquerade_host.lane import first_connection
-from masquerade_host.links import Arrival
-from masquerade_host.named_messages import Beat, beats_every, pack_beat
-from masquerade_host.standing import ASK, Ask, padded
+from masquerade_core.wire.frames import read_header
+from masquerade_host.channel.channel import first_connection
+from masquerade_host.channel.connection import Hop
+from masquerade_host.session.messages import Beat, beats_every, pack_beat
+from masquerade_host.session.rollback_check import ASK, Ask, padded
+from masquerade_host.transport.interface import Arrival
 from masquerade_protocols.blame import verdict
 from tests.host_helpers import World
 from tests.wired import Wired

@@ -26,7 +26,7 @@ from masquerade_core.wire.messages import PARTIES
 from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.blocks import descent
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.opening_proof import as_packing
+from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd

@@ -15,11 +15,9 @@ import pytest
 from masquerade_core.errors import Damaged, MasqueradeError, OlderCopy
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE
-from masquerade_host.damage import damaged, is_damage
-from masquerade_host.journal import Entry
-from masquerade_host.journal_file import SqliteJournal
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.journal import Entry, SqliteJournal
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder, damaged, is_damage
 from tests.host_helpers import World
 from tests.ledger_helpers import begun, budget, mechanism, named
 from tests.restarts import Group

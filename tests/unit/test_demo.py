@@ -36,7 +36,7 @@ from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
 from masquerade_core.study import Label, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.keyfiles import load_keys
+from masquerade_host.store.keyfiles import load_keys
 from masquerade_lab.reproduce.dp_gd import clipped_descent
 from masquerade_protocols import DEFAULT_PROTOCOL, PROTOCOLS, protocol_of, statement_of
 from masquerade_protocols.dp_gd import roles as dp_gd

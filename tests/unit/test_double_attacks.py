@@ -20,11 +20,15 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Silence
 from masquerade_core.thresholds import Thresholds
-from masquerade_protocols.blocks import double_charlie, double_masks, double_messages, double_sets
-from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
-from masquerade_protocols.blocks.double_masks import DoublePartySums
-from masquerade_protocols.blocks.double_messages import DealtKeys, DoublyMasked, Revealed
-from masquerade_protocols.blocks.double_sets import Ring
+from masquerade_protocols.blocks import double_masks
+from masquerade_protocols.blocks.double_masks import (
+    DealtKeys,
+    DoubleCharlieSums,
+    DoublePartySums,
+    DoublyMasked,
+    Revealed,
+    Ring,
+)
 from masquerade_protocols.blocks.masked_sum import Summed
 from tests.double_helpers import Cheater, DoubleSums, Pool, flaky_study
 from tests.helpers import tell_each
@@ -46,8 +50,7 @@ class _stuck_or_done:  # noqa: N801 - a context manager
 
 
 def _sizes(monkeypatch: pytest.MonkeyPatch, sizes: Thresholds) -> None:
-    for module in (double_masks, double_charlie):
-        monkeypatch.setattr(module, "thresholds_of", lambda _: sizes)
+    monkeypatch.setattr(double_masks, "thresholds_of", lambda _: sizes)
 
 
 def _revealed(run: DoubleSums) -> dict[str, int]:
@@ -188,7 +191,7 @@ def test_a_set_that_leaves_a_party_with_corrupt_neighbours_only(
     study = flaky_study(K=30, survivors=24, colluders=3)
     _sizes(monkeypatch, Thresholds(8, t, 8, 6))
     if not rule:
-        monkeypatch.setattr(double_sets, "_check_surrounded", lambda *_: None)
+        monkeypatch.setattr(double_masks, "_check_surrounded", lambda *_: None)
     found: list[tuple[Pool, str]] = []
 
     async def charlie(run: DoubleSums, _seat: Seat) -> None:
@@ -286,7 +289,7 @@ def test_a_box_of_an_earlier_round_does_not_open(monkeypatch: pytest.MonkeyPatch
 def test_charlie_does_not_put_a_key_of_his_own_beside_a_box(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
     """He would know the mask of the next round between two honest parties."""
     if mutant:
-        seal, opened = double_messages.seal_box, double_messages.open_box
+        seal, opened = double_masks.seal_box, double_masks.open_box
         monkeypatch.setattr(double_masks, "seal_box", lambda k, _, plain: seal(k, b"", plain))
         monkeypatch.setattr(double_masks, "open_box", lambda k, s, _, box: opened(k, s, b"", box))
     me, dealer = NAMES[1], NAMES[2]
@@ -314,8 +317,8 @@ def test_charlie_does_not_put_a_key_of_his_own_beside_a_box(monkeypatch: pytest.
 @MUTANT
 def test_fewer_than_min_survivors_are_not_opened(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
     if mutant:
-        monkeypatch.setattr(double_sets, "_check_enough", lambda *_: None)
-        monkeypatch.setattr(double_sets, "_check_surrounded", lambda *_: None)
+        monkeypatch.setattr(double_masks, "_check_enough", lambda *_: None)
+        monkeypatch.setattr(double_masks, "_check_surrounded", lambda *_: None)
     named = frozenset(NAMES[:4])
     run = DoubleSums.of(FEW)
     pool = _attacked(run, dict.fromkeys(sorted(named), named))
@@ -331,7 +334,7 @@ def test_fewer_than_min_survivors_are_not_opened(monkeypatch: pytest.MonkeyPatch
 def test_who_is_out_does_not_count_as_a_survivor(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
     """A set of 15 parties and one that was out before: where neighbours do not matter, 15 would pass for 16."""
     if mutant:
-        monkeypatch.setattr(double_sets, "_check_known", lambda *_: None)
+        monkeypatch.setattr(double_masks, "_check_known", lambda *_: None)
     study = flaky_study(K=20, survivors=16)
     gone, left_out = study.names[4], study.names[:4]
 
@@ -364,10 +367,10 @@ def test_nobody_in_a_set_has_fewer_neighbours_there_than_open_its_masks(party: i
         assert int(ring.near(named)[party]) == 4 - len(out)
         me = next(i for i in range(9) if named[i])
         if good:
-            double_sets.check_set(ring, 2, everybody, named, me, exact=False)
+            double_masks.check_set(ring, 2, everybody, named, me, exact=False)
         else:
             with pytest.raises(ProtocolViolation, match="a party has 2 neighbours; allowed are 3 or more"):
-                double_sets.check_set(ring, 2, everybody, named, me, exact=False)
+                double_masks.check_set(ring, 2, everybody, named, me, exact=False)
 
 
 @pytest.mark.parametrize(("out", "goes_on"), [(1, True), (2, False)])
@@ -389,7 +392,7 @@ def test_charlie_himself_ends_a_round_in_which_somebody_has_too_few_neighbours(
 def test_two_attempts_do_not_show_what_one_party_counts(monkeypatch: pytest.MonkeyPatch, *, mutant: bool) -> None:
     """Charlie calls one party silent in the sum of sizes, ends the attempt, and opens everybody's in the next one."""
     if mutant:
-        monkeypatch.setattr(double_sets, "_check_whole", lambda *_: None)
+        monkeypatch.setattr(double_masks, "_check_whole", lambda *_: None)
     victim = NAMES[2]
     named = EVERYBODY - {victim}
     first = DoubleSums.of(FEW)

@@ -16,8 +16,7 @@ from masquerade_core.table import Silence, Table, replay
 from masquerade_core.thresholds import Thresholds, thresholds
 from masquerade_protocols import entry_of, protocol_of
 from masquerade_protocols.blocks.descent import check_count
-from masquerade_protocols.blocks.double_messages import DoublyMasked, Revealed, Vouched
-from masquerade_protocols.blocks.double_sets import Ring, pack_set, read_set
+from masquerade_protocols.blocks.double_masks import DoublyMasked, Revealed, Ring, Vouched, pack_set, read_set
 from masquerade_protocols.in_memory import run_in_memory
 from tests.double_helpers import DoubleSums, flaky_study
 from tests.dropout_helpers import losing, losing_study

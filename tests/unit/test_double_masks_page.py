@@ -7,7 +7,7 @@ import re
 from masquerade_core.crypto.shamir import SHARE_BYTES
 from masquerade_core.study import Study
 from masquerade_core.thresholds import thresholds
-from masquerade_protocols.blocks.double_messages import VOUCH_BYTES, box_bytes
+from masquerade_protocols.blocks.double_masks import VOUCH_BYTES, box_bytes
 from tests.dropout_helpers import masked_text
 from tests.pages import Page, defined_tests
 from tests.unit.test_readme import sentences

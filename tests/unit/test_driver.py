@@ -19,12 +19,12 @@ from masquerade_core.errors import (
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_host.driver import run_role
-from masquerade_host.hop import Hop
-from masquerade_host.journal import Entry
-from masquerade_host.program import Program
-from masquerade_host.session import Session
-from masquerade_host.session_states import Turn
+from masquerade_host.channel.connection import Hop
+from masquerade_host.process.driver import run_role
+from masquerade_host.process.program import Program
+from masquerade_host.session.session import Session
+from masquerade_host.session.states import Turn
+from masquerade_host.store.journal import Entry
 from tests.host_helpers import World, new_keys, run_together, toy_charlie, toy_party
 from tests.restarts import MemoryJournal
 

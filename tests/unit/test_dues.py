@@ -11,13 +11,13 @@ import pytest
 from masquerade_core.crypto import speed
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import ClaimRefuted, DeadlinePassed, RefusedLocally
-from masquerade_core.forecast import Forecast
+from masquerade_core.seat import Forecast
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import Abort
 from masquerade_core.wire.proof import Judge
-from masquerade_host.dues import Allowance
-from masquerade_host.session_states import JoinState
-from masquerade_host.verdicts import Known, heard
+from masquerade_host.faults.aborts import Known, heard
+from masquerade_host.session.session import Allowance
+from masquerade_host.session.states import JoinState
 from masquerade_protocols import protocol_of
 from masquerade_protocols.rehearsing import rehearsed
 from tests.faulty import DEADLINE, NUMBERED, PLAYS, Group, play, without_faults

@@ -18,12 +18,11 @@ from masquerade.cli.output import describe
 from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation, RefusedLocally, Reported, RunFailed
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE
-from masquerade_host.process import main
-from masquerade_host.progress import Mode, Progress, mode_of
-from masquerade_host.results import RunDirectory, default_directory, summarize
-from masquerade_host.session import Session
-from masquerade_host.stats import Stats
-from masquerade_party._approval import ask, in_words
+from masquerade_host.process.process import main
+from masquerade_host.process.progress import Mode, Progress, Stats, mode_of
+from masquerade_host.session.session import Session
+from masquerade_host.store.results import RunDirectory, default_directory, summarize
+from masquerade_party._approve import ask, in_words
 from masquerade_protocols import protocol_of
 from tests.host_helpers import World
 
@@ -189,7 +188,7 @@ def _raise(error: Exception) -> Any:
 def test_the_edge_raises_nothing(
     action: Any, arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     assert main(_app(action), arguments, "x") == code
     assert (capfd.readouterr().err != "") == (code != 0)
 
@@ -197,7 +196,7 @@ def test_the_edge_raises_nothing(
 def test_a_process_ends_without_a_last_walk_through_everything() -> None:
     """It took a fifth of a second of each participant's, and as many share a machine in the demonstration."""
     code = (
-        "import atexit, gc, typer; from masquerade_host.process import main\n"
+        "import atexit, gc, typer; from masquerade_host.process.process import main\n"
         "atexit.register(lambda: print(gc.get_freeze_count()))\n"
         "app = typer.Typer()\n"
         "@app.command()\n"
@@ -210,7 +209,7 @@ def test_a_process_ends_without_a_last_walk_through_everything() -> None:
 
 def test_a_process_leaves_no_core_dump() -> None:
     code = (
-        "import ctypes, resource; from masquerade_host.process import harden;"
+        "import ctypes, resource; from masquerade_host.process.process import harden;"
         "hard = resource.getrlimit(resource.RLIMIT_CORE)[1]; resource.setrlimit(resource.RLIMIT_CORE, (hard, hard));"
         "harden();"
         "print(resource.getrlimit(resource.RLIMIT_CORE)[0], ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
@@ -221,7 +220,7 @@ def test_a_process_leaves_no_core_dump() -> None:
 
 def test_a_process_may_open_as_many_files_as_the_system_allows() -> None:
     code = (
-        "import resource; from masquerade_host.process import harden;"
+        "import resource; from masquerade_host.process.process import harden;"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard));"
         "harden();"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(hard, 65536), hard)"
@@ -240,7 +239,7 @@ def _env() -> dict[str, str]:
 def _ask(answer: bytes) -> tuple[int, str]:
     """Ask on a terminal."""
     code = (
-        "from tests.host_helpers import World; from masquerade_party._approval import ask, in_words;"
+        "from tests.host_helpers import World; from masquerade_party._approve import ask, in_words;"
         "from masquerade_protocols import protocol_of; from masquerade_core.errors import RefusedLocally\n"
         "study = World.new(3, port=5555).study\n"
         "try: ask(in_words(study, 'p1', protocol_of(study).explain(study)))\n"
@@ -412,8 +411,8 @@ def test_of_two_processes_on_one_directory_the_second_replaces_nothing(tmp_path:
 
 _STOPPED = """
 import os, pathlib, signal, sys, time, typer
-from masquerade_host.process import main
-from masquerade_host.results import RunDirectory
+from masquerade_host.process.process import main
+from masquerade_host.store.results import RunDirectory
 number, where = signal.Signals(int(sys.argv[1])), sys.argv[2]
 
 def stop(*_):

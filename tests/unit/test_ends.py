@@ -17,11 +17,12 @@ import masquerade_curator
 import masquerade_party
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE
-from masquerade_host import journal_file, party_session, results
-from masquerade_host.journal_file import SqliteJournal
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
-from masquerade_host.transcript import TRANSCRIPT, hashed, read_transcript
+from masquerade_host.session import party
+from masquerade_host.store import journal, results
+from masquerade_host.store.journal import SqliteJournal
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
+from masquerade_host.store.transcript import TRANSCRIPT, hashed, read_transcript
 from tests.processes import ALWAYS, PARTYS, Machines
 
 FILES = {*ALWAYS, "model.json"}
@@ -61,13 +62,13 @@ def _die_at(moment: str) -> None:
     what, _, number = moment.partition(" ")
     match what:
         case "write":
-            results.text_of = _dying(results.text_of, int(number))  # type: ignore[attr-defined]  # not exported
+            results.text_of = _dying(results.text_of, int(number))  # not exported
         case "rename":
             Path.rename = _dying(Path.rename, int(number), _is_part)  # type: ignore[method-assign]  # in this process
         case "unlink":
             Path.unlink = _dying(Path.unlink, int(number))  # type: ignore[method-assign]  # in this process
         case "full":
-            results.text_of = _full  # type: ignore[attr-defined,assignment]  # not exported
+            results.text_of = _full  # type: ignore[assignment]  # not exported
         case "named":
             results._sync_directory = _die
         case "finish":
@@ -77,12 +78,12 @@ def _die_at(moment: str) -> None:
         case "wipe":
             SqliteJournal._wipe = _die  # type: ignore[method-assign]  # in this process
         case "overwrite":
-            journal_file._overwrite = _dying(journal_file._overwrite, 1, of=lambda file: file != -1)
+            journal._overwrite = _dying(journal._overwrite, 1, of=lambda file: file != -1)
 
 
 def _take_part(folder: Path, name: str, moment: str, journal: bool) -> None:
     """Be a participant's process, up to a moment; its exit code is that of the command."""
-    party_session._PARTING = 0.2  # Charlie has left
+    party._PARTING = 0.2  # Charlie has left
     _die_at(moment)
     study, key = folder / "study.toml", folder / "keys" / f"{name}.key"
     usual: dict[str, Any] = {"out": folder / "runs" / name, "state": folder / "state" / name, "journal": journal}

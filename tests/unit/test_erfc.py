@@ -9,8 +9,8 @@ import gmpy2
 import pytest
 
 from masquerade_core.privacy.noise import objective_perturbation as objective
-from masquerade_core.privacy.samplers import _erfc, rounded_gaussian
-from masquerade_core.privacy.samplers._erfc import _bounds, decide
+from masquerade_core.privacy.samplers import rounded_gaussian
+from masquerade_core.privacy.samplers.rounded_gaussian import _bounds, decide
 
 
 def _within(limit: gmpy2.mpfr, tail: gmpy2.mpfr) -> bool:
@@ -43,7 +43,7 @@ def test_a_decision_is_that_of_erfc_itself(monkeypatch: pytest.MonkeyPatch) -> N
                 asked.append(x)
                 return erfc(x)
 
-        monkeypatch.setattr(_erfc, "gmpy2", Counting())
+        monkeypatch.setattr(rounded_gaussian, "gmpy2", Counting())
         for x in (gmpy2.mpfr("0.2"), gmpy2.mpfr(2), gmpy2.mpfr("8.7"), gmpy2.mpfr(25)):
             exact = erfc(x)
             for step in (-1, 0, 1):

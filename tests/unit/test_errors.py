@@ -8,13 +8,13 @@ from masquerade_core import errors
 from masquerade_core.errors import (
     ClaimRefuted,
     DeadlinePassed,
+    Grounds,
     MasqueradeError,
     ProtocolViolation,
     Reported,
     StateCopied,
     SumRefused,
 )
-from masquerade_core.grounds import Grounds
 
 DOCUMENTED = {
     "RunFailed": (1, "run_failed"),

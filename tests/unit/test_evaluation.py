@@ -19,7 +19,7 @@ from masquerade_core.crypto.masks import CheckKey
 from masquerade_core.data.holdout import are_held_back, split, training_sides
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.learning.score_bins import CELLS, MOST_BINS, cells_of, locate_bins, score_range
+from masquerade_core.learning.evaluation import CELLS, MOST_BINS, cells_of, locate_bins, score_range
 from masquerade_core.model import Model, model_to_json
 from masquerade_core.privacy.noise.evaluation_counts import COUNT_UNITS, LOCATE_UNITS, counts_noise
 from masquerade_core.rng import SimulationRng
@@ -29,7 +29,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_protocols import BASELINES, PROTOCOLS, entry_of, statement_of
 from masquerade_protocols.blocks import evaluation as block
-from masquerade_protocols.blocks import opening_proof, paillier_charlie
+from masquerade_protocols.blocks import paillier_sum
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import check_held_back
 from masquerade_protocols.dp_gd.noiseless import clean_descent
@@ -411,14 +411,14 @@ def test_a_number_of_records_held_back_that_cannot_be_ends_the_run() -> None:
 
 def test_a_charlie_who_shifts_the_number_held_back_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     study = held_back_study(3, 4)
-    unpacked = opening_proof.unpacked
+    unpacked = paillier_sum.unpacked
 
     def shifted(layout: Any, *args: Any) -> tuple[int, ...]:
         sums = unpacked(layout, *args)
         return (sums[0], sums[1] - 12) if layout.length == 2 else sums
 
     monkeypatch.setattr(CheckKey, "fits", lambda *_: True)  # which would find him out before
-    for module in (ss, paillier_charlie):
+    for module in (ss, paillier_sum):
         monkeypatch.setattr(module, "unpacked", shifted)
     with pytest.raises(RunFailed, match="held back cannot be"):
         run_in_memory(entry_of(study), study, _data(study))

@@ -7,8 +7,8 @@ import re
 import pytest
 from benchmarks.coverage import FIGURES, GRID, Case, tallies
 
+from masquerade_core.learning.evaluation import CELLS, MOST_BINS, locate_bins
 from masquerade_core.learning.expected_intervals import expected_reach
-from masquerade_core.learning.score_bins import CELLS, MOST_BINS, locate_bins
 from masquerade_core.privacy.noise.evaluation_counts import (
     COUNT_UNITS,
     LOCATE_UNITS,

@@ -12,12 +12,12 @@ from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed,
 from masquerade_core.seat import Once
 from masquerade_core.wire.codec import unpack_plain
 from masquerade_core.wire.frames import Endpoint, Frame
-from masquerade_host import resuming
-from masquerade_host.journaling import Journaling
-from masquerade_host.lane import Lane
-from masquerade_host.party_session import PartySession
-from masquerade_host.session import Session
-from masquerade_host.steps import Steps
+from masquerade_host.channel.channel import Lane
+from masquerade_host.process import driver
+from masquerade_host.session.journaling import Journaling
+from masquerade_host.session.party import PartySession
+from masquerade_host.session.session import Session
+from masquerade_host.store.journal import Steps
 from tests.faulty import (
     CHECKS,
     DEADLINE,
@@ -186,7 +186,7 @@ def _draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         value = unpack_plain(packed)
         return bytes((value[0] ^ 1, *value[1:])) if isinstance(value, bytes) and value else value
 
-    monkeypatch.setattr(resuming, "unpack_plain", another)
+    monkeypatch.setattr(driver, "unpack_plain", another)
 
 
 def _acknowledges_before_it_commits(monkeypatch: pytest.MonkeyPatch) -> None:

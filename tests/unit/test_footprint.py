@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from masquerade_core.privacy.normal import erfcinv, mills, phi
-from masquerade_core.special import __all__ as special
+from masquerade_core.lazy_scipy import __all__ as special
+from masquerade_core.privacy.numbers import erfcinv, mills, phi
 from masquerade_core.study_files import load_study
-from masquerade_host.ledger import Ledger
-from masquerade_host.new_keys import make_keys
-from masquerade_host.policy import DEFAULT_POPULATION
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.new_keys import make_keys
+from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from tests.host_helpers import free_port
 
@@ -70,7 +70,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["--help"], {"numpy", "nacl", "masquerade_core.study", "masquerade_protocols"}),
         (["keys", "show", "a.key"], {"numpy", "zmq", "sqlite3", "masquerade_core.study", "masquerade_protocols"}),
-        (["site", "status", "--folder", "."], {"zmq", "nacl", "masquerade_protocols", "masquerade_host.ledger"}),
+        (["site", "status", "--folder", "."], {"zmq", "nacl", "masquerade_protocols", "masquerade_host.store.ledger"}),
         (["study", "show", "study.toml"], {"zmq"}),
         (["study", "check", "study.toml"], {"zmq"}),
         (["statement", "study.toml"], {"zmq"}),
@@ -94,7 +94,7 @@ def test_the_laboratory_is_loaded_by_its_own_commands_alone(command: str) -> Non
 
 _REFUSED = """
 import sys
-from masquerade_core.privacy.normal import erfcinv, mills, phi
+from masquerade_core.privacy.numbers import erfcinv, mills, phi
 from masquerade_core.study_files import load_study
 from masquerade_core.errors import BadInput
 from masquerade_protocols import entry_named, protocol_of
@@ -126,7 +126,7 @@ def _laboratory(modules: set[str]) -> set[str]:
 def test_every_special_function_is_scipys() -> None:
     import scipy.special
 
-    from masquerade_core import special as ours
+    from masquerade_core import lazy_scipy as ours
 
     values: dict[str, tuple[Any, ...]] = {"betainc": (0.5, 0.5, 0.3), "chdtri": (3, 0.1), "gammainc": (2.0, 1.0)}
     values |= {"gammainccinv": (2.0, 0.1), "logsumexp": ([1.0, 2.0],), "softmax": ([1.0, 1.0],)}
@@ -152,7 +152,7 @@ def test_tails_of_the_normal_distribution_are_scipys() -> None:
 
 _READY = """
 import json, os, runpy, sys
-from masquerade_host.progress import Progress
+from masquerade_host.process.progress import Progress
 
 tell = Progress.__call__
 

@@ -15,14 +15,13 @@ from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import Damaged, LocalProtocolError, ProgramChanged, RefusedLocally
 from masquerade_core.seat import Seat
 from masquerade_core.wire.frames import WIRE_VERSION
-from masquerade_host.journal_file import journal_of
-from masquerade_host.keyfiles import load_keys
-from masquerade_host.ledger import Ledger
-from masquerade_host.party_session import PartySession
-from masquerade_host.program import Program
-from masquerade_host.resuming import Stand, resume
-from masquerade_host.state import StateFolder
-from masquerade_host.steps import Steps
+from masquerade_host.process.driver import Stand, resume
+from masquerade_host.process.program import Program
+from masquerade_host.session.party import PartySession
+from masquerade_host.store.journal import Steps, journal_of
+from masquerade_host.store.keyfiles import load_keys
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from masquerade_protocols import protocol_of
 from tests.frozen import ARCHIVES, unpacked
 from tests.frozen.known import ME, known_of, rows_of, study_of, verdict_of

@@ -16,7 +16,7 @@ from masquerade_core.bounded import DEEPEST, LONGEST_KEY, json_of, opened, toml_
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
 from masquerade_core.study_files import load_study
-from masquerade_host.new_keys import make_keys
+from masquerade_host.store.new_keys import make_keys
 from tests.face_helpers import Shell
 from tests.host_helpers import study_text
 from tests.hostile import SPECIAL, texts

@@ -18,8 +18,7 @@ import pytest
 from gmpy2 import mpz
 
 from masquerade_core.crypto.comparison import DeciderKey
-from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey
-from masquerade_core.crypto.pools import _fresh
+from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, _fresh
 from masquerade_core.crypto.shares import random_permutation
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.learning.erm import fit

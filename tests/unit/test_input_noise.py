@@ -23,7 +23,7 @@ from masquerade_core.privacy.noise.noisy_copies import copies_epsilon, largest_a
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
-from masquerade_protocols.blocks.opening_proof import as_packing
+from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.input_noise import public
 from masquerade_protocols.input_noise import roles as input_noise

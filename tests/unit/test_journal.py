@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import BadInput, Damaged, RunFailed
-from masquerade_host.journal import Entry, NoJournal
-from masquerade_host.journal_file import SqliteJournal
+from masquerade_host.store.journal import Entry, NoJournal, SqliteJournal
 
 SECRET = b"canary-canary"
 KEY = bytes(range(32))
@@ -64,7 +63,7 @@ def killed_at(line: int, work: Callable[[Callable[[int], None]], None]) -> tuple
     left = [line]
 
     def trace(frame: Any, event: str, _argument: object) -> Any:
-        if not frame.f_code.co_filename.endswith("masquerade_host/journal_file.py"):
+        if not frame.f_code.co_filename.endswith("masquerade_host/store/journal.py"):
             return None
         if event == "line":
             left[0] -= 1

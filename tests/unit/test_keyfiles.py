@@ -12,8 +12,8 @@ from zmq.utils import z85
 
 from masquerade_core.crypto.boxes import verify
 from masquerade_core.errors import BadInput
-from masquerade_host.keyfiles import Keys, load_keys
-from masquerade_host.new_keys import make_keys
+from masquerade_host.store.keyfiles import Keys, load_keys
+from masquerade_host.store.new_keys import make_keys
 
 
 @pytest.fixture

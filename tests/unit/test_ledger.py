@@ -13,10 +13,9 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, BudgetExceeded, Damaged, OlderCopy, RefusedLocally, RunFailed
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.study import Study
-from masquerade_host.ledger import Ledger
-from masquerade_host.ledger_file import LedgerFile
-from masquerade_host.log_space import LOG_PAGES
-from masquerade_host.state import StateFolder
+from masquerade_host.store.journal import LOG_PAGES
+from masquerade_host.store.ledger import Ledger, LedgerFile
+from masquerade_host.store.state import StateFolder
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named, reserved
 
 OTHERS = Dataset.from_unit_ball([[0.5], [-0.25], [0.1]], [1.0, -1.0, 1.0])

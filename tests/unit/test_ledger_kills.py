@@ -11,8 +11,8 @@ import pytest
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from masquerade_protocols import entry_of
 from masquerade_protocols.in_memory import run_in_memory
 from tests.host_helpers import World

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey
-from masquerade_core.crypto.pools import _fresh
+from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, _fresh
 from masquerade_core.crypto.shares import mask
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation, RunFailed, SumRefused

@@ -12,10 +12,10 @@ import pytest
 from nacl.pwhash import argon2id
 
 from masquerade_core.errors import BadInput
-from masquerade_host import locked_keys
-from masquerade_host.keyfiles import load_keys
-from masquerade_host.new_keys import make_keys, rotate_keys
-from masquerade_host.passphrases import VARIABLE, new_passphrase, passphrase_of
+from masquerade_host.store import locked_keys
+from masquerade_host.store.keyfiles import load_keys
+from masquerade_host.store.locked_keys import VARIABLE, new_passphrase, passphrase_of
+from masquerade_host.store.new_keys import make_keys, rotate_keys
 from tests.face_helpers import Shell
 
 WORDS = "an umbrella for nine cats"

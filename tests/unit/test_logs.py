@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import BadInput, DeadlinePassed
-from masquerade_host.levels import Level
-from masquerade_host.logs import EVERY, Log, LogFile
-from masquerade_host.meter import Meter
-from masquerade_host.process import main
-from masquerade_host.reporting import Reporting, reporting
-from masquerade_host.terminal import Terminal
+from masquerade_host.process.logs import EVERY, Log, LogFile
+from masquerade_host.process.meter import Meter
+from masquerade_host.process.process import main
+from masquerade_host.process.progress import Level
+from masquerade_host.process.reporting import Reporting, reporting
+from masquerade_host.process.terminal import Terminal
 from tests.face_helpers import Shell
 from tests.host_helpers import World
 from tests.wired import Clock, Wired
@@ -340,7 +340,7 @@ def test_the_log_says_how_the_run_ended(tmp_path: Path, error: BaseException, wo
 def test_where_stderr_is_a_log_it_tells_of_an_error_once(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     words = [command, tmp_path / "no.toml", "--key", "k", *(["--data", "d"] if command == "party" else [])]
     answer = Shell(capsys)(*words)
     assert (answer.code, answer.err.count("there is no study at")) == (4, 1)
@@ -353,9 +353,9 @@ def test_where_stderr_is_a_log_it_tells_of_an_error_once(
 def test_the_modules_have_the_options_of_the_commands_log_and_metrics(
     module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     app = importlib.import_module(f"{module}.__main__").app
-    monkeypatch.setattr("masquerade_host.process.atexit.register", lambda _: None)
+    monkeypatch.setattr("masquerade_host.process.process.atexit.register", lambda _: None)
     words = [tmp_path / "no.toml", "--key", "k", *(["--data", "d"] if module == "masquerade_party" else [])]
     words += ["--log-file", tmp_path / "my.log", "--log-level", "info", "--metrics", "0"]
     assert main(app, [str(word) for word in words], module) == 4
@@ -368,7 +368,7 @@ def test_the_modules_have_the_options_of_the_commands_log_and_metrics(
 def test_both_processes_write_a_log(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     words = [command, tmp_path / "no.toml", "--key", "k", "--log-file", tmp_path / "my.log"]
     answer = Shell(capsys)(*words, *(["--data", "d"] if command == "party" else []))
     assert answer.code == 4

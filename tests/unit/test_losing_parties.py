@@ -11,7 +11,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.messages import Message
-from masquerade_host.session_messages import AllClosed
+from masquerade_host.session.messages import AllClosed
 from masquerade_protocols.blocks.masked_sum import Masked
 from masquerade_protocols.dp_gd import roles as dp_gd
 from tests.host_helpers import World, run_together

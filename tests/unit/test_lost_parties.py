@@ -12,8 +12,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.messages import PARTIES
-from masquerade_host.named_messages import Beat, pack_beat
-from masquerade_host.session_messages import AllClosed
+from masquerade_host.session.messages import AllClosed, Beat, pack_beat
 from tests.host_helpers import World
 from tests.wired import Wired
 

@@ -13,19 +13,18 @@ import pytest
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, verify
 from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation
+from masquerade_core.roster_disclosure import coin_of, heard_by, shown_to, shows_all
 from masquerade_core.seat import Seat
-from masquerade_core.shown import coin_of, heard_by, shown_to, shows_all
 from masquerade_core.study import CHARLIE, Dropouts, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import run_id
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
 from masquerade_core.wire.proof import Judge
-from masquerade_host.dues import Wait
-from masquerade_host.large_rosters import check_size
-from masquerade_host.named_messages import beats_every
-from masquerade_host.session_messages import AllClosed, Hellos, Roster
-from masquerade_host.transcript import Transcript
-from masquerade_host.verifying import check_together, contradictions, read_folder
+from masquerade_host.faults.verifying import check_together, contradictions, read_folder
+from masquerade_host.session.large_rosters import check_size
+from masquerade_host.session.messages import AllClosed, Hellos, Roster, beats_every
+from masquerade_host.session.session import Wait
+from masquerade_host.store.transcript import Transcript
 from tests.host_helpers import All, Hi, World
 from tests.restarts import Group
 from tests.run_folders import resign, run_to_folders, silent_charlie, silent_party

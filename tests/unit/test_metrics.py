@@ -15,10 +15,10 @@ from urllib.request import urlopen
 import pytest
 
 from masquerade_core.errors import BadInput
-from masquerade_host import metrics as module
-from masquerade_host.links import ConnectionEvent
-from masquerade_host.metrics import STALE, Metrics, address_of, serving
-from masquerade_host.reporting import Reporting, reporting
+from masquerade_host.process import metrics as module
+from masquerade_host.process.metrics import STALE, Metrics, address_of, serving
+from masquerade_host.process.reporting import Reporting, reporting
+from masquerade_host.transport.interface import ConnectionEvent
 from tests.face_helpers import Shell
 from tests.host_helpers import World
 from tests.wired import Clock, Wired
@@ -277,7 +277,7 @@ def test_a_run_s_report_serves_them_and_says_where() -> None:
 def test_both_processes_have_the_option(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     more = ["--data", "d"] if command == "party" else []
     answer = Shell(capsys)(command, "no.toml", "--key", "k", "--metrics", "everywhere", *more)
     assert (answer.code, "--metrics is 'everywhere'" in answer.err) == (4, True)

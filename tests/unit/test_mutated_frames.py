@@ -9,8 +9,8 @@ import pytest
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.wire import codec
 from masquerade_core.wire.frames import Endpoint, Frame
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.party_session import PartySession
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.session.party import PartySession
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 from tests.mutated_frames import PLAYS, cases, play_case, play_of
 

@@ -14,7 +14,7 @@ from masquerade.checks import Verdict
 from masquerade.network_checks import descriptors, network
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
-from masquerade_host.rehearsal import rehearse
+from masquerade_host.transport.rehearsal import rehearse
 from tests.host_helpers import World, new_keys
 from tests.unit.test_proxy import TinyProxy
 from tests.unit.test_transport import until

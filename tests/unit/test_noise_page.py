@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from masquerade_core.privacy.accounting import closeness
-from masquerade_core.privacy.noise import shares
+from masquerade_core.privacy.accounting import gaussian_dp
+from masquerade_core.privacy.noise import gaussian_rounds
 from masquerade_core.privacy.samplers import discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian
 from masquerade_protocols import PROTOCOLS
 from tests.pages import Page, defined_tests
 
 PAGE = Page("docs/privacy/noise.md")
 
-_MODULES = (discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian, shares, closeness)
+_MODULES = (discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian, gaussian_rounds, gaussian_dp)
 
 
 def test_every_sampler_and_every_protocol_is_on_the_page() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from nacl.pwhash import argon2id
 
-from masquerade_host import locked_keys, meter
-from masquerade_host.logs import EVERY
-from masquerade_host.metrics import STALE, serving
+from masquerade_host.process import meter
+from masquerade_host.process.logs import EVERY
+from masquerade_host.process.metrics import STALE, serving
+from masquerade_host.store import locked_keys
 from tests.face_helpers import Shell
 from tests.pages import ROOT, Page
 from tests.site_helpers import PAGE, SITE, UNIT, WORDS, Person, Site, blocks, settings
@@ -42,7 +43,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     made = Site(tmp_path)
     monkeypatch.chdir(made.folder)
     monkeypatch.setenv("XDG_STATE_HOME", str(made.state.parent))
-    monkeypatch.setattr("masquerade_host.process.harden", lambda: None)
+    monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     monkeypatch.setattr(locked_keys, "_MEMORY", argon2id.MEMLIMIT_MIN)
     monkeypatch.setattr(getpass, "getpass", lambda *_: WORDS)
     monkeypatch.setattr(sys, "stdin", Person())

@@ -13,8 +13,8 @@ from typer.main import get_command
 
 from masquerade.cli import app
 from masquerade_curator.options import CuratorOptions
-from masquerade_host.levels import Level
-from masquerade_host.options import Options, asking
+from masquerade_host.process.options import Options, asking
+from masquerade_host.process.progress import Level
 from masquerade_party.options import PartyOptions
 
 EVERYBODYS: dict[str, Any] = {

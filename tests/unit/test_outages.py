@@ -15,10 +15,10 @@ from masquerade_core.errors import (
 )
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.proof import Judge
-from masquerade_host.lane import MAX_KEPT, Lane, first_connection
-from masquerade_host.links import Arrival
-from masquerade_host.named_messages import Beat, pack_beat
-from masquerade_host.session_states import Turn
+from masquerade_host.channel.channel import MAX_KEPT, Lane, first_connection
+from masquerade_host.session.messages import Beat, pack_beat
+from masquerade_host.session.states import Turn
+from masquerade_host.transport.interface import Arrival
 from tests.host_helpers import World
 from tests.wired import Wired
 

@@ -13,9 +13,9 @@ import pytest
 from masquerade_core.errors import BadInput, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.privacy.accounting.composition import cost_of
 from masquerade_core.study import CHARLIE
-from masquerade_host.approvals import Approval, find_approval, need_approval, record_approval
-from masquerade_host.policy import DEFAULT_POPULATION, Policy, load_policy
-from masquerade_host.state import StateFolder
+from masquerade_host.store.approvals import Approval, find_approval, need_approval, record_approval
+from masquerade_host.store.policy import DEFAULT_POPULATION, Policy, load_policy
+from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
 
 WORLD = World.new(3, port=5555)

@@ -17,11 +17,11 @@ import masquerade_core
 from masquerade_core.errors import LocalProtocolError, ProgramChanged, RefusedLocally, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_host.links import ConnectionEvent
-from masquerade_host.named_messages import Abort
-from masquerade_host.party_session import PartySession
-from masquerade_host.probe import Answer
-from masquerade_host.program import DEPENDENCIES, PACKAGES, Program
+from masquerade_core.wire.aborts import Abort
+from masquerade_host.process.program import DEPENDENCIES, PACKAGES, Program
+from masquerade_host.session.party import PartySession
+from masquerade_host.transport.interface import ConnectionEvent
+from masquerade_host.transport.probe import Answer
 from tests.host_helpers import VERSION, World
 from tests.restarts import Group
 from tests.unit.test_rollback import charlie, party, told
@@ -43,7 +43,7 @@ def copied(folder: Path) -> Path:
 
 def program_in(folder: Path) -> Program:
     """Ask a process that takes the packages from this folder."""
-    code = "import sys; from masquerade_host.program import Program; sys.stdout.write(Program.here().packed().decode())"
+    code = "from masquerade_host.process import program; print(program.Program.here().packed().decode(), end='')"
     asked = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, check=True
     )

@@ -11,14 +11,12 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import MAX_SHOWN_BYTES, Abort, AbortMessage, bits_of, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import Endpoint
-from masquerade_core.wire.header import head_of
+from masquerade_core.wire.frames import Endpoint, head_of, pack_boxes
 from masquerade_core.wire.messages import Message
 from masquerade_core.wire.proof import Judge, proves
-from masquerade_core.wire.relay import pack_boxes
-from masquerade_host.named_messages import Beat, pack_beat
-from masquerade_host.seen import shown_for
-from masquerade_host.verdicts import whom_all_wait_for
+from masquerade_host.faults.aborts import whom_all_wait_for
+from masquerade_host.faults.evidence import shown_for
+from masquerade_host.session.messages import Beat, pack_beat
 from masquerade_protocols.blocks.coin_toss import Commitment
 from masquerade_protocols.blocks.masked_sum import Masked, Summed
 from tests.host_helpers import World

@@ -12,12 +12,11 @@ import pytest
 
 from masquerade_core.errors import BadInput, CannotConnect
 from masquerade_core.rng import SystemRng
-from masquerade_host.chunks import CHUNK
-from masquerade_host.dialer import PartySocket
-from masquerade_host.dialing import Dialing
-from masquerade_host.links import Arrival, ConnectionEvent
-from masquerade_host.probe import Answer, probe
-from masquerade_host.proxy import Proxy
+from masquerade_host.channel.channel import CHUNK
+from masquerade_host.transport.dialer import Dialing, PartySocket
+from masquerade_host.transport.interface import Arrival, ConnectionEvent
+from masquerade_host.transport.probe import Answer, probe
+from masquerade_host.transport.proxy import Proxy
 from tests.host_helpers import free_port, new_keys
 from tests.unit.test_transport import Place, connection_event, until
 

@@ -27,7 +27,7 @@ from masquerade_protocols import protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.noise_shares import kept, to_keep
-from masquerade_protocols.blocks.opening_proof import as_packing
+from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule

@@ -279,8 +279,8 @@ def test_a_mistake_that_is_not_caught_is_a_failure_unless_fewer_draws_were_asked
     rows = (Row("t", "right", 0.5, 0.1, 0.4, 0.6), Row("t", "wrong", 0.5, 0.1, 0.4, 0.6, broken=True))
     monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": Figure(lambda *_: Report("p", "1", (), {}, rows), 4, 1)})
     assert [shell("reproduce", "rajkumar-2012", "--draws", draws).code for draws in (3, 4, 5)] == [0, 1, 1]
-    outside = (Row("t", "right", 0.7, 0.1, 0.4, 0.6),)
-    monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": Figure(lambda *_: Report("p", "1", (), {}, outside), 4, 1)})
+    away = (Row("t", "right", 0.7, 0.1, 0.4, 0.6),)
+    monkeypatch.setitem(PAPERS, "rajkumar-2012", {"1": Figure(lambda *_: Report("p", "1", (), {}, away), 4, 1)})
     assert shell("reproduce", "rajkumar-2012", "--draws", 3).code == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_host.steps import Steps
+from masquerade_host.store.journal import Steps
 from tests.host_helpers import All, Hi, Secret, World
 from tests.restarts import Group, MemoryJournal, Role
 from tests.wired import Wired

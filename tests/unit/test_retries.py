@@ -15,7 +15,7 @@ from scipy import optimize, stats
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.model import Model
-from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise import evaluation_counts
 from masquerade_core.privacy.noise.gaussian_rounds import charge
 from masquerade_core.rng import Rng, SimulationRng

@@ -14,16 +14,16 @@ from masquerade_core.seat import Release, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host.charlie_session import CharlieSession
-from masquerade_host.holding import HoldingSession
-from masquerade_host.journal import Entry
-from masquerade_host.journaling import Journaling
-from masquerade_host.lane import Lane
-from masquerade_host.ledger import Ledger
-from masquerade_host.session_states import Turn
-from masquerade_host.standing import ANSWER, Ask, Standing, Standings
-from masquerade_host.stats import quiet
-from masquerade_party._attempt import LedgerAttempt
+from masquerade_host.channel.channel import Lane
+from masquerade_host.process.progress import quiet
+from masquerade_host.session.charlie import CharlieSession
+from masquerade_host.session.journaling import Journaling
+from masquerade_host.session.party import HoldingSession
+from masquerade_host.session.rollback_check import ANSWER, Ask, Standing, Standings
+from masquerade_host.session.states import Turn
+from masquerade_host.store.journal import Entry
+from masquerade_host.store.ledger import Ledger
+from masquerade_party._site import LedgerAttempt
 from tests.host_helpers import All, Hi, World
 from tests.ledger_helpers import RECORDS, budget, mechanism, reserved
 from tests.restarts import Group, Role, Site

@@ -11,14 +11,19 @@ import pytest
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy._roots import root_up
-from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise, rounds_sigma, sensitivity
+from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.noise.gaussian_rounds import (
+    SharedNoise,
+    gaussian_share_sigma,
+    rounds_noise,
+    rounds_sigma,
+    sensitivity,
+)
 from masquerade_core.privacy.noise.joint_gaussian import SIZE_CLASSES, JointNoise
 from masquerade_core.privacy.noise.local_descent import SIGMA_BITS, descent_sigma
 from masquerade_core.privacy.noise.objective_perturbation import sigma_share
-from masquerade_core.privacy.noise.shares import gaussian_share_sigma
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, counts_sensitivity
+from masquerade_core.privacy.numbers import root_up
 from masquerade_protocols.dp_gd import roles as dp_gd
 
 # --- Roots ------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import unpack_strict
-from masquerade_host.schedule import Schedule
+from masquerade_host.session.party import Schedule
 from tests.host_helpers import World
 from tests.wired import Wired
 

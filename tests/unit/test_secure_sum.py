@@ -24,7 +24,7 @@ from masquerade_core.table import Table, replay
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.messages import Message
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.opening_proof import Openings
+from masquerade_protocols.blocks.paillier_sum import Openings
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, adding, draws, multiplying, received, sums_of
 

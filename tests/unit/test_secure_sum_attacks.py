@@ -23,7 +23,7 @@ from masquerade_core.table import Table
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.messages import PARTIES, Message
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.opening_proof import Openings
+from masquerade_protocols.blocks.paillier_sum import Openings
 from tests.helpers import tell_each
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, Tamper, cheating, multiplying, product, sums_of

@@ -24,9 +24,9 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.messages import PARTIES, Message
 from masquerade_protocols.blame_openings import blame_of_opening
-from masquerade_protocols.blocks import opening_proof
+from masquerade_protocols.blocks import paillier_sum
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.opening_proof import Openings, check_words
+from masquerade_protocols.blocks.paillier_sum import Openings, check_words
 from tests.helpers import primes, tell_each
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, cheating, multiplying, product, sent, sums_of
@@ -323,7 +323,7 @@ def _folded(rounds: list[tuple[list[Any], list[int]]], modulus: Any, seed: bytes
 
 @pytest.mark.parametrize("pending", [1, 5, 1024])
 def test_a_proof_holds_for_the_plaintexts_and_for_no_others(pending: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening_proof, "_PENDING", pending)
+    monkeypatch.setattr(paillier_sum, "_PENDING", pending)
     plain = [[RNG.below(KEY.n) for _ in range(3)] for _ in range(4)]
     rounds = [([_encrypted(m) for m in row], row) for row in plain]
     lead = _folded(rounds, KEY.mod_n)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
-from masquerade_host.session_states import (
+from masquerade_host.session.states import (
     EVENTS,
     RECEIVES,
     SENDS,

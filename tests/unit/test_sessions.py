@@ -23,19 +23,19 @@ from masquerade_core.errors import (
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Progress, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host import party_session, seating
-from masquerade_host.debits import NoDebits
-from masquerade_host.lane import MAX_KEPT
-from masquerade_host.links import Arrival, ConnectionEvent
-from masquerade_host.named_messages import Abort, Beat, pack_abort, pack_beat, read_abort, read_beat
-from masquerade_host.probe import Answer
-from masquerade_host.roster import box_keys_of
-from masquerade_host.session_messages import AllClosed, Closed, Fields, Roster
-from masquerade_host.session_states import Turn
-from masquerade_host.stats import Relayed
-from masquerade_host.verdicts import abort_of
+from masquerade_host.channel.channel import MAX_KEPT
+from masquerade_host.faults.aborts import abort_of
+from masquerade_host.process.progress import Relayed
+from masquerade_host.session import party
+from masquerade_host.session.journaling import NoDebits
+from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Roster, pack_beat, read_beat
+from masquerade_host.session.rosters import box_keys_of
+from masquerade_host.session.states import Turn
+from masquerade_host.transport.interface import Arrival, ConnectionEvent
+from masquerade_host.transport.probe import Answer
 from tests.helpers import joining
 from tests.host_helpers import VERSION, World, new_keys
 from tests.wired import Wired, hello_of, roster_of
@@ -164,7 +164,7 @@ def test_a_hello_of_a_stale_attempt_in_the_roster_is_refused_by_the_party_that_s
         def any_hello(roster: Roster, study: Study, study_id: bytes, signing: SigningKey, _own: object) -> object:
             return box_keys_of(roster, study, study_id, signing, ("", b""))
 
-        monkeypatch.setattr(seating, "box_keys_of", any_hello)
+        monkeypatch.setattr(party, "box_keys_of", any_hello)
     second.join(CHARLIE)
     if mutant:
         assert dict(second.answers["p2"][0])["p2"] == then.box_key
@@ -507,7 +507,7 @@ def test_a_sealed_message_that_is_none_ends_the_run(
     seated: Wired, monkeypatch: pytest.MonkeyPatch, to: tuple[str, ...], boxes: tuple[bytes, ...]
 ) -> None:
     packed = lambda boxes: msgpack.packb((len(boxes[0]), b"".join(boxes)))  # noqa: E731 - whatever their lengths
-    monkeypatch.setattr(party_session, "pack_boxes", packed)
+    monkeypatch.setattr(party, "pack_boxes", packed)
     if len(boxes) < len(to):
         boxes = (*boxes, b"one", b"one")
     seated.send_sealed("p1", "Secret", to, boxes)

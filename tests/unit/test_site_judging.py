@@ -11,11 +11,11 @@ import pytest
 
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.approvals import Approval, record_approval
-from masquerade_host.ledger import Ledger
-from masquerade_host.new_keys import make_keys
-from masquerade_host.policy import DEFAULT_POPULATION
-from masquerade_host.state import StateFolder
+from masquerade_host.store.approvals import Approval, record_approval
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.new_keys import make_keys
+from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.state import StateFolder
 from masquerade_party.serving import service
 from masquerade_party.serving.folders import LOCK, Folders, Item, Place, Record, State
 from masquerade_party.serving.judging import Judge

@@ -16,9 +16,8 @@ from masquerade_core.study import Study
 from masquerade_core.table import Silence, Table
 from masquerade_party._records import sizes_of
 from masquerade_protocols import entry_of
-from masquerade_protocols.blocks import descent, double_sets
-from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
-from masquerade_protocols.blocks.double_messages import DoublyMasked
+from masquerade_protocols.blocks import descent, double_masks
+from masquerade_protocols.blocks.double_masks import DoubleCharlieSums, DoublyMasked
 from masquerade_protocols.blocks.masked_sum import MaskedPartySums
 from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
 from masquerade_protocols.in_memory import run_in_memory
@@ -73,7 +72,7 @@ def _sums_of_sizes_lose_parties(monkeypatch: pytest.MonkeyPatch) -> None:
         return {i: message for i, message in answers.items() if self._fits(words, i, message)}
 
     monkeypatch.setattr(DoubleCharlieSums, "_everybodys", those_in_time)
-    monkeypatch.setattr(double_sets, "_check_whole", lambda *_: None)
+    monkeypatch.setattr(double_masks, "_check_whole", lambda *_: None)
     # This one asked for the records of those who may be left, while such a sum could lose parties.
     monkeypatch.setattr(descent, "fewest_to_learn_from", lambda _: 1)
 

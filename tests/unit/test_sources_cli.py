@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from masquerade.doctor import examine
-from masquerade_core.data.queries import data_at
+from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput, RefusedLocally
 from tests.face_helpers import PARTIES, Shell, small_study, split_csv
 from tests.unit.test_approve import Desk, desk, went_on

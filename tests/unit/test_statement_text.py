@@ -20,8 +20,7 @@ from masquerade.statement_view import flags, statement
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.several_records import ABSURD, group_bound
-from masquerade_core.privacy.statement import BREAKS, FOLLOWS, NONE, Claim, Rows
-from masquerade_core.privacy.statement_words import digits, gained, odds, without_numbers
+from masquerade_core.privacy.statement import BREAKS, FOLLOWS, NONE, Claim, Rows, digits, gained, odds, without_numbers
 from masquerade_core.study import Study
 from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.blocks import noisy_sums

@@ -20,8 +20,7 @@ from masquerade_core.data.loaders import POINTS
 from masquerade_core.data.loading import load_csv, stream_csv
 from masquerade_core.data.records import ROWS, Records, Repaired
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.data.scratch import Scratch
-from masquerade_core.data.streamed import Room, Streamed
+from masquerade_core.data.streamed import Room, Scratch, Streamed
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
 from masquerade_core.learning.classifiers import Linear, cast_votes, named
 from masquerade_core.learning.erm import TOLERANCE, fit, fit_records, gradient_norm
@@ -30,7 +29,7 @@ from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_host.contents import canonical
+from masquerade_host.store.contents import canonical
 from masquerade_party._records import read_records
 from masquerade_protocols import protocol_of
 from masquerade_protocols.dp_gd.roles import clip_of, clipped_sum

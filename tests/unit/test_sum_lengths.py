@@ -10,7 +10,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.messages import Message
 from masquerade_protocols import blame
-from masquerade_protocols.blocks.double_messages import DoublyMasked
+from masquerade_protocols.blocks.double_masks import DoublyMasked
 from masquerade_protocols.blocks.masked_sum import Masked, fits
 from tests.mutated_frames import PLAYS, play_of
 

@@ -36,7 +36,7 @@ from masquerade_core.table import replay
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.opening_proof import as_packing
+from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.summary import public, roles
 from masquerade_protocols.summary.noiseless import noiseless
 from tests.face_helpers import Shell, records, small_study, split_csv, write_csv

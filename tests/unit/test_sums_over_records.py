@@ -12,11 +12,11 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # i
 from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.records import ROWS, OfBlock
 from masquerade_core.data.schema import Dataset
+from masquerade_core.learning.evaluation import locate_bins
 from masquerade_core.learning.gradients import GradientSum, gradient_sum
 from masquerade_core.learning.losses import LOGISTIC
-from masquerade_core.learning.score_bins import locate_bins
 from masquerade_core.model import Model
-from masquerade_protocols.blocks.score_counts import Confusion, InBins, InCells
+from masquerade_protocols.blocks.evaluation import Confusion, InBins, InCells
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_whitened import vectors
 from masquerade_protocols.dp_whitened.estimates import Centre

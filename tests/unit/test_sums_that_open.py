@@ -28,8 +28,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Once, Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.thresholds import Thresholds
-from masquerade_protocols.blocks.double_masks import DoublePartySums, _Held
-from masquerade_protocols.blocks.double_sets import Ring
+from masquerade_protocols.blocks.double_masks import DoublePartySums, Ring, _Held
 from masquerade_protocols.blocks.masked_sum import MaskedPartySums, Survivors
 from tests.helpers import RUN, box_key_of, joined
 from tests.masked_helpers import masked_study

@@ -13,7 +13,7 @@ from masquerade.report import _most_records
 from masquerade_core.data.records import Repaired
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RefusedLocally
-from masquerade_host.progress import Mode, Progress
+from masquerade_host.process.progress import Mode, Progress
 from masquerade_party._records import tell_the_owner
 from masquerade_protocols import protocol_of
 from tests.unit.test_records import _study

@@ -11,8 +11,8 @@ import pytest
 
 from masquerade_core.privacy.totals import told_apart
 from masquerade_core.study import Study
-from masquerade_host.ledger import Ledger
-from masquerade_host.state import StateFolder
+from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from masquerade_protocols import entry_of
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS

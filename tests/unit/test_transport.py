@@ -17,14 +17,13 @@ from zmq.utils import z85
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SystemRng
 from masquerade_core.wire.frames import MAX_FRAME
-from masquerade_host import dialer, transport
-from masquerade_host.chunks import CHUNK, MAX_JOINED, MAX_MESSAGE, cut
-from masquerade_host.dialer import PartySocket
-from masquerade_host.dialing import Dialing
-from masquerade_host.keyfiles import Keys
-from masquerade_host.links import Arrival, ConnectionEvent
-from masquerade_host.probe import Answer, probe
-from masquerade_host.transport import CharlieSocket, _Doorkeeper
+from masquerade_host.channel.channel import CHUNK, MAX_JOINED, MAX_MESSAGE, cut
+from masquerade_host.store.keyfiles import Keys
+from masquerade_host.transport import dialer, sockets
+from masquerade_host.transport.dialer import Dialing, PartySocket
+from masquerade_host.transport.interface import Arrival, ConnectionEvent
+from masquerade_host.transport.probe import Answer, probe
+from masquerade_host.transport.sockets import CharlieSocket, _Doorkeeper
 from tests.host_helpers import free_port, new_keys
 
 
@@ -153,7 +152,7 @@ class _NoDoorkeeper:
 
 def test_where_the_doorkeeper_is_missing_nobody_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail closed: without ZAP_ENFORCE_DOMAIN ZeroMQ would let everybody in, and keys on no list with them."""
-    monkeypatch.setattr(transport, "_Doorkeeper", _NoDoorkeeper)
+    monkeypatch.setattr(sockets, "_Doorkeeper", _NoDoorkeeper)
     keys = new_keys()
     address = f"tcp://127.0.0.1:{free_port()}"
     charlie = CharlieSocket(address, keys, {})
@@ -167,8 +166,8 @@ def test_where_the_doorkeeper_is_missing_nobody_gets_in(monkeypatch: pytest.Monk
 
 _KNOCKS = """
 import sys, threading, zmq
-from masquerade_host import transport
-from masquerade_host.dialer import PartySocket
+from masquerade_host.transport import sockets as transport
+from masquerade_host.transport.dialer import PartySocket
 from tests.host_helpers import free_port, new_keys
 
 how, enforced = sys.argv[1], sys.argv[2] == "True"
@@ -298,7 +297,7 @@ def test_a_mute_listener_is_silent_and_an_unknown_name_is_unknown() -> None:
 def test_only_who_hangs_up_at_once_has_another_key(
     place: Place, clock: list[float], answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("masquerade_host.probe.time", SimpleNamespace(monotonic=iter(clock).__next__))
+    monkeypatch.setattr("masquerade_host.transport.probe.time", SimpleNamespace(monotonic=iter(clock).__next__))
     assert probe(place.address, place.keys["stranger"].public.curve) is answer
 
 

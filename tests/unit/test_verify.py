@@ -13,9 +13,9 @@ import pytest
 from masquerade.cli import run as command
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
-from masquerade_host.program import Program
-from masquerade_host.transcript import TRANSCRIPT, Entry, Recorder, Transcript, chained, read_transcript
-from masquerade_host.verifying import read_folder
+from masquerade_host.faults.verifying import read_folder
+from masquerade_host.process.program import Program
+from masquerade_host.store.transcript import TRANSCRIPT, Entry, Recorder, Transcript, chained, read_transcript
 from tests.host_helpers import World, new_keys
 from tests.run_folders import resign, run_to_folders, statement_hash, transcript_of
 

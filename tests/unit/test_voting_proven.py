@@ -20,8 +20,7 @@ from masquerade.draft import Draft, throwaway_key
 from masquerade_core.crypto.paillier import SecretKey
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate
-from masquerade_core.privacy.accounting.closeness import closeness_of_sum
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting.gaussian_dp import closeness_of_sum, epsilon_of
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise, counts_sensitivity
 from masquerade_core.privacy.noise.votes import sharp_sensitivity
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
@@ -32,7 +31,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
-from masquerade_protocols.blocks.opening_proof import as_packing
+from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.voting import counting, public, roles
 from tests.helpers import primes

@@ -29,7 +29,7 @@ from masquerade_protocols import entry_of
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.descent import count_layout
-from masquerade_protocols.blocks.opening_proof import as_packing
+from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP

@@ -26,8 +26,7 @@ from masquerade.demo.worth import same_answer, worth_it
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
-from masquerade_core.model import Model, answers_of
-from masquerade_core.one_answer import gives_one_answer
+from masquerade_core.model import Model, answers_of, gives_one_answer
 from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.dp_gd.noiseless import clean_descent
 from masquerade_protocols.entry import Noiseless

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Protocol
 
-from masquerade_host.state import private_folder
+from masquerade_host.store.state import private_folder
 from masquerade_party.options import PartyOptions
 from masquerade_party.serving.folders import Folders, Item, Place
 from masquerade_party.serving.reports import DIED, ending_of

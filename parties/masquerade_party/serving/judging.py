@@ -10,8 +10,8 @@ from masquerade_core.identity import PublicKeys
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.approvals import find_approval
-from masquerade_host.state import state_folder
+from masquerade_host.store.approvals import find_approval
+from masquerade_host.store.state import state_folder
 from masquerade_party._site import Site, expect_same_code
 from masquerade_party.serving.settings import Settings, key_of, records_of
 from masquerade_party.serving.verdicts import Facts, Kind, Known, Verdict

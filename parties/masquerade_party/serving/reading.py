@@ -306,7 +306,7 @@ def _limit_memory(more: int) -> None:
 
 
 def _main() -> None:
-    from masquerade_host.process import harden
+    from masquerade_host.process.process import harden
     from masquerade_party.serving.judging import Judge
 
     harden()

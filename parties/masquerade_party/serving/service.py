@@ -16,8 +16,8 @@ from types import FrameType
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.words import printable
-from masquerade_host.keyfiles import load_keys
-from masquerade_host.signals import handled
+from masquerade_host.process.process import handled
+from masquerade_host.store.keyfiles import load_keys
 from masquerade_party.serving.children import Processes
 from masquerade_party.serving.folders import LOCK, Folders
 from masquerade_party.serving.reading import Reader

@@ -21,9 +21,9 @@ from pydantic import Field, ValidationError
 
 from masquerade_core.bounded import read_text, toml_of
 from masquerade_core.data.addresses import Query
-from masquerade_core.data.queries import data_at
+from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput
-from masquerade_core.study.columns import Section
+from masquerade_core.study.sections import Section
 from masquerade_core.study.text import explain
 
 __all__ = ["SETTINGS", "DataSet", "Settings", "key_of", "load_settings", "records_of"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from masquerade_core.errors import MasqueradeError
-from masquerade_host.run_files import RESULT
+from masquerade_host.store.results import RESULT
 
 __all__ = ["Facts", "Judging", "Kind", "Known", "Verdict"]
 

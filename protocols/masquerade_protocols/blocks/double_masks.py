@@ -26,7 +26,7 @@ one. For K parties, k neighbours each, and a committee (:mod:`masquerade_core.th
    shared with neighbours in the set of the round before. Whoever of these is silent now has dealt shares of sk_i^t one
    round earlier, before anybody used its key.
 2. Charlie waits [dropouts] patience_seconds. Who falls silent after this step is in the sum all the same.
-3. 4. :func:`~masquerade_protocols.blocks.double_sets.check_set` has the rules for U. Charlie alone says who is silent,
+3. 4. :func:`~masquerade_protocols.blocks.double_masks.check_set` has the rules for U. Charlie alone says who is silent,
    so he may lie. The proofs make sure that he names one U to all. 2 t > k + c, for c corrupt neighbours, makes sure
    that he never opens both masks of anybody, even if the proofs failed. A party of the committee vouches once a round,
    and every party reveals once a round.
@@ -49,41 +49,371 @@ in the next one: the difference is that party's size. So for a sum without noise
 
 *What is not promised.* A party that deals or reveals false shares spoils the sum. Its check value or its marks show
 that, the run ends, and nobody can tell who it was.
+
+The messages of sums under double masks, in the order in which participants send them, and the boxes inside.
+
+Boxes for all neighbours of a party travel in one message, one behind the other. All are equally long.
+
+Who deals shares to whom, who answers for a set, and which sets may be opened, in sums under double masks.
+
+Everything here follows from public numbers: the roster, the coin, and the study. Parties are counted in the order of
+the roster, from 0. A set of parties travels as bits, so it holds nobody twice.
+
+Sums under double masks: Charlie's side. :mod:`~masquerade_protocols.blocks.double_masks` has the diagram.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, TypeVar
 
 import numpy as np
+from nacl.bindings import crypto_aead_chacha20poly1305_ietf_decrypt, crypto_aead_chacha20poly1305_ietf_encrypt
 from nacl.exceptions import CryptoError
+from numpy.typing import NDArray
+from pydantic import Field
 
 from masquerade_core.crypto.masks import CheckKey, Words, tagged_hash
 from masquerade_core.crypto.pair_keys import End, derive, public_of
-from masquerade_core.crypto.shamir import SHARE_BYTES, deal
-from masquerade_core.errors import ProtocolViolation, SumRefused
+from masquerade_core.crypto.shamir import SHARE_BYTES, deal, join_shares, read_share
+from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed, SumRefused
+from masquerade_core.neighbours import circle_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_protocols.blocks.double_messages import (
-    KEY_BYTES,
-    VOUCH_BYTES,
-    Asked,
-    DealtKeys,
-    DoublyMasked,
-    HeldKeys,
-    Opening,
-    Revealed,
-    Vouched,
-    box_bytes,
-    open_box,
-    seal_box,
-    split,
-    vouch,
-)
-from masquerade_protocols.blocks.double_sets import Members, Ring, check_set, pack_set, read_set, thresholds_of
-from masquerade_protocols.blocks.layouts import Again, Layout, Vector, as_words, check_round
+from masquerade_core.thresholds import Thresholds, thresholds
+from masquerade_core.wire.messages import Message
+from masquerade_core.words import counted
+from masquerade_protocols.blocks.layouts import Again, Layout, Round, Vector, as_words, check_round, receipt
 from masquerade_protocols.blocks.masked_sum import GroupKey, Summed
 
-__all__ = ["DoublePartySums", "pair_mask"]
+__all__ = [
+    "KEY_BYTES",
+    "VOUCH_BYTES",
+    "Asked",
+    "DealtKeys",
+    "DoubleCharlieSums",
+    "DoublePartySums",
+    "DoublyMasked",
+    "HeldKeys",
+    "Members",
+    "Opening",
+    "Revealed",
+    "Ring",
+    "Vouched",
+    "box_bytes",
+    "check_set",
+    "doubly_masked_digest",
+    "has_double_masks",
+    "open_box",
+    "pack_set",
+    "pair_mask",
+    "read_set",
+    "seal_box",
+    "split",
+    "thresholds_of",
+    "vouch",
+]
+
+
+# --- Double messages -------------------------------------------------------------
+
+KEY_BYTES = 32
+VOUCH_BYTES = 16
+_TAG_BYTES = 16
+_NONCE = bytes(12)  # the key of a box serves for this box alone
+
+_Bytes32 = Annotated[bytes, Field(min_length=32, max_length=32)]
+
+
+class DealtKeys(Message):
+    """P_j to Charlie, once a run: its first one-time key, and for each neighbour a box with a share of its secret."""
+
+    key: _Bytes32
+    boxes: bytes
+
+
+class HeldKeys(Message):
+    """Charlie to P_j, once a run: its neighbours' keys, and their boxes for it."""
+
+    keys: bytes
+    boxes: bytes
+
+
+class DoublyMasked(Message):
+    """P_j to Charlie: words and check value under two masks, its next key, a box for each neighbour that takes part."""
+
+    round: Round
+    label: _Bytes32
+    words: bytes
+    check: bytes
+    key: _Bytes32
+    boxes: bytes
+
+
+class Asked(Message):
+    """Charlie to each of the committee: the set whose sum shall be opened."""
+
+    round: Round
+    members: bytes
+
+
+class Vouched(Message):
+    """One of the committee to Charlie: for each party of the set a proof that this one named no other set."""
+
+    round: Round
+    proofs: bytes
+
+
+class Opening(Message):
+    """Charlie to each of the set: the set, the proofs of a quorum of the committee, the neighbours' keys and boxes."""
+
+    round: Round
+    members: bytes
+    vouching: bytes
+    proofs: bytes
+    keys: bytes
+    boxes: bytes
+
+
+class Revealed(Message):
+    """P_j to Charlie: of each neighbour one share, of its own mask if it is in the set, else of its one-time key."""
+
+    round: Round
+    shares: bytes
+
+
+def box_bytes(shares: int) -> int:
+    """Return how long a box with so many shares is."""
+    return shares * SHARE_BYTES + _TAG_BYTES
+
+
+def seal_box(key: bytes, public: bytes, shares: bytes) -> bytes:
+    """Seal shares for a neighbour, together with a one-time key that travels beside the box.
+
+    Parameters
+    ----------
+    key : bytes
+        Of this round, the two parties and this direction. It serves for this box alone.
+    public : bytes
+        The key, which anybody may see and nobody can change.
+    shares : bytes
+    """
+    return bytes(crypto_aead_chacha20poly1305_ietf_encrypt(shares, public, _NONCE, key))
+
+
+def open_box(key: bytes, sender: str, public: bytes, box: bytes) -> bytes:
+    """Open a box that Charlie relayed as ``sender``'s of this round, with the key ``public`` beside it.
+
+    Raises
+    ------
+    ProtocolViolation
+        The box does not open. It bears no signature, so ``sender`` and Charlie are both suspects.
+    """
+    try:
+        return bytes(crypto_aead_chacha20poly1305_ietf_decrypt(box, public, _NONCE, key))
+    except (CryptoError, ValueError, TypeError) as error:
+        raise ProtocolViolation(
+            f"a box that came as {sender}'s of this round does not open: either {sender} sealed it wrongly, or "
+            "Charlie, who relayed it, changed it; which of the two cannot be told",
+            suspects=(sender, CHARLIE),
+        ) from error
+
+
+def vouch(key: bytes, label: bytes, members: bytes) -> bytes:
+    """Return the proof, for one other party, that this set was named in the round of ``label``.
+
+    ``key`` is of the two parties and this direction. So it is another proof than the other party's own.
+    """
+    return tagged_hash("double masks set", label, members, key=key, size=VOUCH_BYTES)
+
+
+def split(raw: bytes, width: int, count: int, peer: str, what: str) -> Sequence[bytes]:
+    """Take ``count`` pieces of ``width`` bytes apart that came from ``peer``.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``peer``: another number of bytes.
+    """
+    if len(raw) != width * count:
+        raise ProtocolViolation(
+            f"{peer} sent {counted(len(raw), 'byte')} of {what}; allowed are {width * count}, {width} for each of "
+            f"{count}",
+            peer=peer,
+        )
+    return [raw[i : i + width] for i in range(0, len(raw), width)]
+
+
+# --- Double sets -----------------------------------------------------------------
+
+Members = NDArray[np.bool_]
+"""A set of parties: for each party of the roster whether it is in the set."""
+
+
+def has_double_masks(study: Study) -> bool:
+    """Whether a study's sums are made under double masks."""
+    return study.dropouts is not None and study.dropouts.method == "double-masks"
+
+
+def thresholds_of(study: Study) -> Thresholds:
+    """Return how many neighbours hold shares in this study, and how many open them."""
+    found = thresholds(study.K, study.privacy.colluders, study.K - study.survivors)
+    if found is None:
+        raise LocalProtocolError("a study has too few min_survivors for double masks; its check should have refused it")
+    return found
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The parties on the coin's circle, and who stands near whom.
+
+    Parameters
+    ----------
+    coin : bytes
+        The run's; nobody knows it before the roster is complete.
+    count : int
+        K.
+    sizes : Thresholds
+    """
+
+    coin: bytes
+    count: int
+    sizes: Thresholds
+
+    @property
+    def complete(self) -> bool:
+        """Whether everybody is everybody's neighbour."""
+        return self.count <= self.sizes.neighbours + 1
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Which party stands at each place of the circle."""
+        return circle_of(self.coin, self.count)
+
+    @cached_property
+    def _place(self) -> NDArray[np.intp]:
+        place = np.empty(self.count, dtype=np.intp)
+        place[self.order] = np.arange(self.count)
+        return place
+
+    def neighbours(self, party: int) -> tuple[int, ...]:
+        """Return a party's neighbours in roster order. Share x of its secrets is for the x-th, counted from 1."""
+        if self.complete:
+            return tuple(i for i in range(self.count) if i != party)
+        here, half = int(self._place[party]), self.sizes.neighbours // 2
+        steps = np.r_[here - half : here, here + 1 : here + half + 1]
+        return tuple(np.sort(self.order[steps % self.count]).tolist())
+
+    @cached_property
+    def committee(self) -> tuple[int, ...]:
+        """Those who answer for the set of a round, in roster order."""
+        return tuple(sorted(self.order[: self.sizes.committee].tolist()))
+
+    def near(self, members: Members) -> NDArray[np.int64]:
+        """Return how many neighbours in ``members`` each party has. The time grows with K alone, not with k."""
+        if self.complete:
+            return np.int64(members.sum()) - members.astype(np.int64)
+        half = self.sizes.neighbours // 2
+        here = members[self.order].astype(np.int64)
+        sums = np.r_[0, np.cumsum(np.r_[here[-half:], here, here[:half]])]
+        near = np.empty(self.count, dtype=np.int64)
+        near[self.order] = sums[2 * half + 1 :] - sums[: -2 * half - 1] - here
+        return near
+
+
+def pack_set(members: Members) -> bytes:
+    """Return a set as bits, the first party's in the lowest bit of the first byte."""
+    return np.packbits(members, bitorder="little").tobytes()
+
+
+def read_set(raw: bytes, count: int, peer: str) -> Members:
+    """Read a set of ``count`` parties that came from ``peer``.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``peer``: another number of bytes, or a bit for a party that does not exist.
+    """
+    bits = np.unpackbits(np.frombuffer(raw, dtype=np.uint8), bitorder="little")
+    if len(raw) != (count + 7) // 8 or bits[count:].any():
+        raise ProtocolViolation(f"{peer} sent a set of parties that is not one bit for each of {count}", peer=peer)
+    return bits[:count].astype(np.bool_)
+
+
+def check_set(ring: Ring, fewest: int, before: Members, named: Members, me: int, *, exact: bool) -> None:
+    """Check that the shares of a round may be shown for this set; every honest party does, and the committee first.
+
+    Parameters
+    ----------
+    ring : Ring
+    fewest : int
+        s, the study's ``min_survivors``.
+    before : ndarray of bool
+        The set of the round before.
+    named : ndarray of bool
+        The set that Charlie names: those whose contributions are in the sum.
+    me : int
+        Who checks.
+    exact : bool
+        Whether the sum carries no noise. Then it loses nobody: two such sums show what is between their sets.
+
+    Raises
+    ------
+    ProtocolViolation
+        Charlie's fault: he names somebody who was out already, or too few parties, or a party so few of whose
+        neighbours are in the set that its contribution could be told from the others'. Or he leaves somebody out of a
+        sum without noise.
+    RunFailed
+        The run goes on without this party.
+    """
+    _check_known(before, named)
+    if exact:
+        _check_whole(before, named)
+    _check_enough(fewest, named)
+    _check_surrounded(ring, named)
+    if not named[me]:
+        raise RunFailed(
+            "the run goes on without this party: Charlie had no contribution of it in time",
+            "start a new run, or give the study a longer patience_seconds",
+        )
+
+
+def _check_known(before: Members, named: Members) -> None:
+    if (named & ~before).any():
+        raise ProtocolViolation("Charlie names a party for a sum that was out of the run already", peer=CHARLIE)
+
+
+def _check_whole(before: Members, named: Members) -> None:
+    if (lost := int((before & ~named).sum())) > 0:
+        raise ProtocolViolation(
+            f"Charlie leaves {counted(lost, 'party', 'parties')} out of a sum without noise, which loses nobody: "
+            "with a second such sum he would learn what they contributed",
+            peer=CHARLIE,
+        )
+
+
+def _check_enough(fewest: int, named: Members) -> None:
+    if (count := int(named.sum())) < fewest:
+        raise ProtocolViolation(
+            f"Charlie names {counted(count, 'party', 'parties')} for a sum; the study's min_survivors allows "
+            f"{fewest} or more",
+            peer=CHARLIE,
+        )
+
+
+def _check_surrounded(ring: Ring, named: Members) -> None:
+    least = int(ring.near(named)[named].min())
+    if least < ring.sizes.threshold:
+        raise ProtocolViolation(
+            f"Charlie names a set in which a party has {counted(least, 'neighbour')}; allowed are "
+            f"{ring.sizes.threshold} or more, so that its contribution cannot be told from the others'",
+            peer=CHARLIE,
+        )
+
+
+# --- Double masks ----------------------------------------------------------------
 
 _SHARES = "boxes with shares"
 
@@ -362,3 +692,248 @@ class DoublePartySums:
                     "wrong proof, or Charlie told others another set; which of the two cannot be told",
                     suspects=(name, CHARLIE),
                 )
+
+
+# --- Double charlie --------------------------------------------------------------
+
+M = TypeVar("M", DoublyMasked, Vouched, Revealed)
+
+
+def doubly_masked_digest(message: DoublyMasked) -> bytes:
+    """Return what the receipt has of a contribution."""
+    return tagged_hash("contribution", message.label, message.words, message.check)
+
+
+@dataclass
+class DoubleCharlieSums:
+    """Charlie's side of the sums under double masks of one run; made by :meth:`set_up`.
+
+    Parameters
+    ----------
+    seat, study : Seat, Study
+    ring : Ring
+    held_back : int
+        N', the opened number of the records that are held back for an evaluation; 0 where none are.
+    """
+
+    seat: Seat
+    study: Study
+    ring: Ring
+    _round: int = 0
+    held_back: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with all parties."""
+        self._members: Members = np.ones(self.study.K, dtype=np.bool_)
+        self._alive = self._members.copy()
+        self._near = [self.ring.neighbours(i) for i in range(self.study.K)]
+        self._keys: list[bytes] = []  # everybody's one-time key of this round
+
+    @classmethod
+    async def set_up(cls, seat: Seat, study: Study) -> "DoubleCharlieSums":
+        """Pass the first one-time keys on; everybody is there when a run begins."""
+        sums = cls(seat, study, Ring(seat.roster_hash(), study.K, thresholds_of(study)))
+        dealt = await seat.gather(DealtKeys, study.names)
+        sums._keys = [dealt[name].key for name in study.names]
+        pieces = [
+            split(dealt[name].boxes, box_bytes(1), len(sums._near[i]), name, "boxes")
+            for i, name in enumerate(study.names)
+        ]
+        for i, name in enumerate(study.names):
+            keys = b"".join(sums._keys[j] for j in sums._near[i])
+            boxes = b"".join(pieces[j][bisect_left(sums._near[j], i)] for j in sums._near[i])
+            await seat.send(name, HeldKeys(keys=keys, boxes=boxes))
+        return sums
+
+    async def close(self) -> None:
+        """Do nothing: every party has checked every sum."""
+
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
+        """Add up what comes in time, take all masks off, and tell everybody the sum; returns it.
+
+        Parameters
+        ----------
+        layout : Words
+        again : bool
+            Whether the sum carries noise, so that it can lose parties. No sum is made again.
+
+        Raises
+        ------
+        RunFailed
+            Too few parties are left, or too few neighbours of one.
+        ProtocolViolation
+            A party is at fault for what it sent to a sum without noise; the error names it.
+        SumRefused
+            What is left is no sum: a party contributed, dealt or revealed something else than it should.
+        """
+        words = as_words(layout)
+        contributions, total, check = await self._opened(words, exact=not again)
+        sums = words.decode(total, len(contributions))
+        names = self.study.names
+        digests = {names[i]: doubly_masked_digest(message) for i, message in contributions.items()}
+        told = receipt(self._round, digests)
+        await self.seat.broadcast(Summed(round=self._round, words=words.write(total), check=check, receipt=told))
+        self._round += 1
+        return sums
+
+    async def aggregate(self, layout: Layout) -> tuple[int, ...]:
+        """Add up, take all masks off, and tell nobody; the errors are those of :meth:`open_sum`."""
+        words = as_words(layout)
+        contributions, total, _ = await self._opened(words, exact=True)
+        self._round += 1
+        return words.decode(total, len(contributions))
+
+    async def _opened(
+        self, words: Words, *, exact: bool
+    ) -> tuple[Mapping[int, DoublyMasked], NDArray[np.generic], bytes]:
+        before = self._members
+        contributions = await self._contributions(words, exact=exact)
+        vouched = await self._vouched()
+        await self._pass_on(contributions, vouched, before)
+        shares = await self._shares(before)
+        total, check = self._unmasked(words, contributions, shares, before)
+        self._keys = [contributions[i].key if i in contributions else b"" for i in range(self.study.K)]
+        return contributions, total, check
+
+    async def _answers(self, cls: type[M], asked: Members) -> dict[int, M]:
+        """Wait for those asked, with patience; whoever does not answer in this round is out from now on."""
+        names = self.study.names
+        indices = np.flatnonzero(asked & self._alive).tolist()
+        dropouts = self.study.dropouts
+        patience = 0.0 if dropouts is None else dropouts.patience_seconds
+        came = await self.seat.gather_within(cls, [names[i] for i in indices], patience)
+        answers = {i: came[names[i]] for i in indices if names[i] in came and came[names[i]].round == self._round}
+        self._alive[[i for i in indices if i not in answers]] = False
+        return answers
+
+    async def _contributions(self, words: Words, *, exact: bool) -> dict[int, DoublyMasked]:
+        """Gather what comes in time: U, and everybody of it with well-made bytes and one view of the run."""
+        if exact:
+            sound = await self._everybodys(words)
+        else:
+            answers = await self._answers(DoublyMasked, self._members)
+            sound = {i: m for i, m in answers.items() if self._fits(words, i, m)}
+        labels = Counter(message.label for message in sound.values())
+        if len(labels) > 1:
+            raise SumRefused(
+                "contributions were made for different views of the run: parties learned different things before",
+                "start a new run; no participant can be blamed from this alone",
+            )
+        members = np.zeros(self.study.K, dtype=np.bool_)
+        members[list(sound)] = True
+        self._members, self._alive = members, members.copy()
+        self._check_enough()
+        return sound
+
+    async def _everybodys(self, words: Words) -> dict[int, DoublyMasked]:
+        """Gather the contributions to a sum without noise: it has those of all who take part, or there is no sum."""
+        names = self.study.names
+        members = np.flatnonzero(self._members).tolist()
+        came = await self.seat.gather(DoublyMasked, [names[i] for i in members])
+        for i in members:
+            check_round(came[names[i]].round, self._round, names[i], "contributed to")
+            if not self._fits(words, i, came[names[i]]):
+                raise ProtocolViolation(
+                    f"{names[i]} sent a contribution of another length than the round's", peer=names[i]
+                )
+        return {i: came[names[i]] for i in members}
+
+    def _fits(self, words: Words, i: int, message: DoublyMasked) -> bool:
+        boxes = sum(bool(self._members[j]) for j in self._near[i])
+        due = (words.total_bytes, words.check_bytes, box_bytes(2) * boxes)
+        return (len(message.words), len(message.check), len(message.boxes)) == due
+
+    def _check_enough(self) -> None:
+        left = int(self._members.sum())
+        if left < self.study.survivors:
+            raise RunFailed(
+                f"only {counted(left, 'party', 'parties')} of {self.study.K} still answer; the study's min_survivors "
+                f"asks for {self.study.survivors}",
+                "start a new run when all parties can take part",
+            )
+        if int(self.ring.near(self._members)[self._members].min()) < self.ring.sizes.threshold:
+            raise RunFailed(
+                f"of a party's {self.ring.sizes.neighbours} neighbours, fewer than {self.ring.sizes.threshold} still "
+                "answer, so that its contribution could be told from the others'",
+                "start a new run; the coin will draw other neighbours",
+            )
+
+    async def _vouched(self) -> dict[int, Sequence[bytes]]:
+        """Ask the committee about the set; returns a quorum of its parties with their proofs for all of the set."""
+        asked = np.zeros(self.study.K, dtype=np.bool_)
+        asked[list(self.ring.committee)] = True
+        asked &= self._members
+        question = Asked(round=self._round, members=pack_set(self._members))
+        for i in np.flatnonzero(asked).tolist():
+            await self.seat.send(self.study.names[i], question)
+        answers = await self._answers(Vouched, asked)
+        count, names = int(self._members.sum()), self.study.names
+        quorum = list(answers)[: self.ring.sizes.quorum]
+        if len(quorum) < self.ring.sizes.quorum:
+            raise RunFailed(
+                f"{len(quorum)} of the committee of {self.ring.sizes.committee} still answer; "
+                f"{self.ring.sizes.quorum} are needed to open a sum",
+                "start a new run; the coin will draw another committee",
+            )
+        return {i: split(answers[i].proofs, VOUCH_BYTES, count, names[i], "proofs") for i in quorum}
+
+    async def _pass_on(
+        self, contributions: Mapping[int, DoublyMasked], vouched: Mapping[int, Sequence[bytes]], before: Members
+    ) -> None:
+        """Send everybody of the set who still answers its boxes and its proofs."""
+        members, width = pack_set(self._members), box_bytes(2)
+        vouching = pack_set(np.isin(self.ring.committee, list(vouched)))
+        place = {i: n for n, i in enumerate(np.flatnonzero(self._members).tolist())}
+        present = {i: [j for j in self._near[i] if before[j]] for i in contributions}
+        for i in np.flatnonzero(self._alive).tolist():
+            senders = [j for j in self._near[i] if self._members[j]]
+            starts = (width * bisect_left(present[j], i) for j in senders)
+            boxes = (contributions[j].boxes[at : at + width] for j, at in zip(senders, starts, strict=True))
+            opening = Opening(
+                round=self._round,
+                members=members,
+                vouching=vouching,
+                proofs=b"".join(proofs[place[i]] for proofs in vouched.values()),
+                keys=b"".join(contributions[j].key for j in senders),
+                boxes=b"".join(boxes),
+            )
+            await self.seat.send(self.study.names[i], opening)
+
+    async def _shares(self, before: Members) -> list[dict[int, int]]:
+        """Gather what parties reveal; returns for each party the shares of its secret that is opened, by points."""
+        answers = await self._answers(Revealed, self._members)
+        shares: list[dict[int, int]] = [{} for _ in self._near]
+        for i, message in answers.items():
+            name, shown = self.study.names[i], [j for j in self._near[i] if before[j]]
+            for j, raw in zip(shown, split(message.shares, SHARE_BYTES, len(shown), name, "shares"), strict=True):
+                shares[j][bisect_left(self._near[j], i) + 1] = read_share(raw, name)
+        return shares
+
+    def _unmasked(
+        self,
+        words: Words,
+        contributions: Mapping[int, DoublyMasked],
+        shares: Sequence[Mapping[int, int]],
+        before: Members,
+    ) -> tuple[NDArray[np.generic], bytes]:
+        """Add the contributions and take off the masks of those in the set, and those shared with the silent."""
+        total = words.add(words.read(message.words) for message in contributions.values())
+        check = int.from_bytes(words.add_checks(message.check for message in contributions.values()), "little")
+        label = next(iter(contributions.values())).label
+        raw, left = words.masked(total, check, self._masks(label, contributions, shares, before))
+        return words.read(raw), left
+
+    def _masks(
+        self, label: bytes, contributions: Mapping[int, object], shares: Sequence[Mapping[int, int]], before: Members
+    ) -> Iterator[tuple[bool, bytes]]:
+        """Yield the keys of all masks that are left in the sum, and whether to add them, to undo them, or subtract."""
+        t = self.ring.sizes.threshold
+        for i in contributions:
+            yield False, tagged_hash("own mask", label, key=join_shares(shares[i], t))
+        for i in np.flatnonzero(before & ~self._members).tolist():
+            secret = join_shares(shares[i], t)
+            for j in self._near[i]:
+                if self._members[j]:
+                    both = {k: End(self.study.names[k], self._keys[k]) for k in (i, j)}
+                    ends = (both[min(i, j)], both[max(i, j)])
+                    yield j > i, pair_mask(self.seat.run, label, secret, ends, both[j])

@@ -23,6 +23,8 @@ A role needs three lines for it::
     held = await hold_back(seat, study, data)  # before the join
     sums, N = await join_and_count(seat, study, held.training, held.records)
     return await evaluated(sums, held, model)  # Charlie: evaluated_by_all(sums, model)
+
+The counts of an evaluation over the held-back records: by the cell, the bin or the class of their scores.
 """
 
 import hashlib
@@ -32,15 +34,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from masquerade_core.data.holdout import split
 from masquerade_core.data.records import OfBlock, Records
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.learning.evaluation import evaluate
-from masquerade_core.learning.intervals import Noisy
-from masquerade_core.learning.label_counts import Counts
-from masquerade_core.learning.score_bins import CELLS, MOST_BINS, Bins, locate_bins, score_range
-from masquerade_core.model import Model
+from masquerade_core.learning.evaluation import (
+    CELLS,
+    MOST_BINS,
+    Bins,
+    Counts,
+    Noisy,
+    cells_of,
+    evaluate,
+    locate_bins,
+    score_range,
+)
+from masquerade_core.model import Model, scores_of
 from masquerade_core.privacy.noise.evaluation_counts import (
     COUNT_UNITS,
     LOCATE_UNITS,
@@ -56,11 +66,13 @@ from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
 from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 from masquerade_protocols.blocks.noise_shares import FreshNoise, kept, to_keep
 from masquerade_protocols.blocks.releases import Parallel, Price, counted, price_of
-from masquerade_protocols.blocks.score_counts import Confusion, InBins, InCells
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 
 __all__ = [
+    "Confusion",
     "HeldBack",
+    "InBins",
+    "InCells",
     "check_evaluation",
     "draw_share",
     "evaluated",
@@ -72,6 +84,69 @@ __all__ = [
     "measured_by_all",
     "noise_of",
 ]
+
+
+# --- Score counts ----------------------------------------------------------------
+
+_Array = NDArray[np.float64]
+
+
+def _scores(model: Model, X: _Array, classes: int | None) -> _Array:
+    with np.errstate(over="ignore", invalid="ignore"):  # whatever the model is, nobody stops
+        return scores_of(model, X, classes)
+
+
+@dataclass(frozen=True, eq=False)
+class InCells:
+    """The first vector: how many records have a score in each cell, in units of the grid."""
+
+    model: Model
+    exponent: int
+
+    def __call__(self, X: _Array, y: _Array) -> NDArray[np.int64]:
+        """Count one block of records."""
+        del y
+        cells = cells_of(_scores(self.model, X, None), self.exponent)
+        return np.bincount(cells, minlength=CELLS).astype(np.int64) * LOCATE_UNITS
+
+
+@dataclass(frozen=True, eq=False)
+class InBins:
+    """The second vector: the records of each label in each bin, and the sum of squares."""
+
+    model: Model
+    bins: Bins
+
+    def __call__(self, X: _Array, y: _Array) -> NDArray[np.int64]:
+        """Count one block of records."""
+        scores = _scores(self.model, X, None)
+        where = self.bins.of(scores)
+        # Negative labels count in places of their own: to pick the records of one label would take its own time.
+        counts = np.bincount(where + MOST_BINS * (y < 0), minlength=2 * MOST_BINS)
+        return np.append(counts.astype(np.int64) * COUNT_UNITS, _squares(scores, y))
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """The only vector for named classes: the confusion matrix row by row, in units of the grid."""
+
+    model: Model
+    classes: int
+
+    def __call__(self, X: _Array, y: _Array) -> NDArray[np.int64]:
+        """Count one block of records."""
+        answers = _scores(self.model, X, self.classes).argmax(axis=1)
+        counts = np.bincount(y.astype(np.int64) * self.classes + answers, minlength=self.classes**2)
+        return counts.astype(np.int64) * COUNT_UNITS
+
+
+def _squares(scores: _Array, y: _Array) -> int:
+    """Return the sum of all (probability - label)^2, where each record is rounded to the grid by itself."""
+    off = 0.5 * (1 - np.tanh(np.nan_to_num(y * scores) / 2))  # the probability of the other label
+    return int(np.clip(np.rint(off**2 * SQUARE_UNITS), 0, SQUARE_UNITS).astype(np.int64).sum())
+
+
+# --- Evaluation ------------------------------------------------------------------
 
 _WITH_PROBABILITIES = "logistic"  # the loss whose scores are the logarithms of odds
 

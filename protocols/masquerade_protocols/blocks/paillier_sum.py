@@ -31,7 +31,7 @@ Two things together make every opened total the total:
 sum (:mod:`masquerade_core.crypto.masks`). Charlie can multiply a total by (1 + N)^Delta, and so add Delta. The sum that
 is opened then fits the check value with a chance of 2^-126 at most. He passes it on after the lead has answered.
 
-*The proof of all openings* (:mod:`~masquerade_protocols.blocks.opening_proof`) shows that the lead opened the totals
+*The proof of all openings* (:mod:`~masquerade_protocols.blocks.paillier_sum`) shows that the lead opened the totals
 that Charlie signed. The check value alone would not: the lead knows its key, and can look for another sum that fits.
 
 Charlie with the lead can make all accept another sum, for the lead tells him the key of the check values. So can he
@@ -56,38 +56,57 @@ are enough.
 
 The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, and each party signs its contribution.
 :mod:`~masquerade_protocols.blame` says what the contributions of a failed round prove.
+
+The messages of a secure sum by Paillier, in the order in which participants send them.
+
+The proof that the lead opened every total of a sum by Paillier as it was.
+
+For a key N of the right form, a ciphertext c is (1 + N)^m r^N mod N^2 for one plaintext m and one r modulo N. So r
+proves that c opens to m. Only the holder of the secret key can compute r from c.
+
+To check every c would take one long exponentiation each. Instead, everybody folds all ciphertexts of the run into one::
+
+    C = product of c_i^(e_i) mod N^2        M = sum of e_i m_i        C = (1 + N)^M R^N mod N^2 ?
+
+At the end the lead tells one root R, which is the product of all r_i^(e_i). The coefficients e_i have 128 bits. They
+follow from a hash of all that Charlie told until then, c_i and m_i included. So the lead knows e_i only after it has
+answered m_i. If an m_i is wrong, at most one e_i of 2^128 satisfies the equation.
+
+The proof comes late, and that is enough. Until then, wrong totals may have chosen the points at which parties
+contribute. Privacy holds at any points, and no result leaves a run before the proof.
+
+*What R shows.* With short obfuscators, r_i is h^s mod N, where h is public and s is the sum of K parties' random
+exponents. If two parties are honest, replace their factors h^a and h^b by uniform powers of h: that is the assumption
+on which short obfuscators rest. Then the product h^(a + b) tells nothing of h^a, and a contribution is an encryption
+with an obfuscator of its own. R tells nothing of N's factors either. Anybody can draw a power of h, and an N-th root
+is unique, so no two roots of one number can be compared, as for square roots. The lead folds no other ciphertexts than
+totals which opened as sums of all. So nobody gets the root of a number of his choice.
+
+Charlie's side of the sums by Paillier: he multiplies ciphertexts, adds check values, and tells what was opened.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from gmpy2 import mpz, powmod
 
 from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
 from masquerade_core.crypto.packing import Packing
-from masquerade_core.crypto.paillier import PublicKey, SecretKey, ShortPool, draw_primes
+from masquerade_core.crypto.paillier import FullPool, PublicKey, SecretKey, ShortPool, draw_primes
+from masquerade_core.crypto.powers import product_of_powers
 from masquerade_core.crypto.shares import mask
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation, SumRefused
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import numbers, pack_numbers
+from masquerade_core.wire.messages import PARTIES, Broadcast, Message
 from masquerade_protocols.blocks.coin_toss import coin_toss
-from masquerade_protocols.blocks.layouts import Again, Layout, Vector, check_round, receipt
-from masquerade_protocols.blocks.opening_proof import Openings, as_packing, check_check, check_words, unpacked
-from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
-from masquerade_protocols.blocks.paillier_messages import (
-    BlindedSum,
-    BlindedTotal,
-    Contribution,
-    Opened,
-    OpeningProof,
-    RoundSum,
-    RoundTotal,
-    SumKey,
-    digest_of,
-)
+from masquerade_protocols.blocks.layouts import Again, Layout, ReceiptHash, Round, Vector, check_round, receipt
 
 __all__ = [
     "BlindedSum",
@@ -95,15 +114,281 @@ __all__ = [
     "Contribution",
     "Opened",
     "OpeningProof",
+    "Openings",
     "PaillierCharlieSums",
     "PaillierPartySums",
     "RoundSum",
     "RoundTotal",
     "SumKey",
+    "as_packing",
+    "check_check",
+    "check_words",
     "digest_of",
     "receipt",
+    "unpacked",
 ]
 
+
+# --- Paillier messages -----------------------------------------------------------
+
+
+class SumKey(Broadcast):
+    """Lead to Charlie, Charlie to all: the modulus of xi, and the roots that prove its form."""
+
+    modulus: bytes
+    roots: bytes
+
+
+class Contribution(Message):
+    """P_j to Charlie: its masked vector of this round, encrypted, and its masked check value; empty if it is unused."""
+
+    round: Round
+    terms: Ciphertexts
+    check: bytes
+
+
+class RoundTotal(Message):
+    """Charlie to the lead: the product of all contributions, and the receipt for them."""
+
+    round: Round
+    total: Ciphertexts
+    receipt: ReceiptHash
+
+
+class RoundSum(Message):
+    """Lead to Charlie: the opened sum, packed modulo N."""
+
+    round: Round
+    sums: bytes
+
+
+class Opened(Broadcast):
+    """Charlie to all: the opened sum, the total that it opens, its check value, and his receipt for contributions."""
+
+    round: Round
+    sums: bytes
+    total: Ciphertexts
+    check: bytes
+    receipt: ReceiptHash
+
+
+class OpeningProof(Broadcast):
+    """Lead to Charlie, Charlie to all: the N-th root that proves all openings of a run."""
+
+    root: bytes
+
+
+class BlindedTotal(Message):
+    """Charlie to the lead: the product of all contributions, times encryptions of numbers that only he knows."""
+
+    round: Round
+    total: Ciphertexts
+
+
+class BlindedSum(Message):
+    """Lead to Charlie: the opened numbers, which are uniform modulo N to the lead."""
+
+    round: Round
+    sums: bytes
+
+
+def digest_of(message: Contribution) -> bytes:
+    """Return what the receipt has of a contribution: the hash of its ciphertexts, and its check value."""
+    return message.terms.digest() + message.check
+
+
+# --- Opening proof ---------------------------------------------------------------
+
+_BYTES = 16  # of a coefficient
+_PENDING = 1024  # ciphertexts that wait to be folded together: each then costs less, and half a megabyte is kept
+
+
+class Openings:
+    """All openings of a run, folded into one.
+
+    Parameters
+    ----------
+    key : PublicKey
+    modulus : int
+        N^2 for whoever checks the proof; N for the lead, who needs the folded ciphertext modulo N alone.
+    """
+
+    def __init__(self, key: PublicKey, modulus: Any) -> None:
+        self._key, self._modulus = key, modulus
+        self._pending: list[tuple[Any, int]] = []
+        self._ciphertext, self._plain = mpz(1), mpz(0)
+        self.count = 0
+
+    def add(self, seed: bytes, ciphertexts: Sequence[Any], plaintexts: Sequence[int]) -> None:
+        """Add the openings of one round; ``seed`` is a hash of all that was told, up to these openings."""
+        raw = mask_stream(tagged_hash("coefficients", seed), _BYTES * len(ciphertexts))
+        for i, (ciphertext, plain) in enumerate(zip(ciphertexts, plaintexts, strict=True)):
+            coefficient = int.from_bytes(raw[_BYTES * i : _BYTES * (i + 1)], "big")
+            self._pending.append((ciphertext % self._modulus, coefficient))
+            self._plain += coefficient * plain
+        self.count += len(ciphertexts)
+        if len(self._pending) >= _PENDING:
+            self._fold()
+
+    def _fold(self) -> None:
+        if self._pending:
+            bases, exponents = zip(*self._pending, strict=True)
+            product = product_of_powers(bases, exponents, 8 * _BYTES, self._modulus)
+            self._ciphertext = self._ciphertext * product % self._modulus
+            self._pending.clear()
+
+    def ciphertext(self) -> Any:
+        """Return the folded ciphertext modulo the modulus."""
+        self._fold()
+        return self._ciphertext
+
+    def proved_by(self, root: bytes) -> bool:
+        """Say whether R proves all openings."""
+        n, n2 = self._key.mod_n, self._key.mod_n2
+        opened = (1 + n * (self._plain % n)) * powmod(mpz.from_bytes(root, "big"), n, n2) % n2
+        return bool(self.ciphertext() == opened)
+
+
+# --- What parties and Charlie compute alike ------------------------------------------
+
+
+def unpacked(layout: Packing, sums: bytes, key: PublicKey, parties: int, peer: str) -> tuple[int, ...]:
+    """Read the vector from an opened sum's bytes.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``peer``, who sent another number of bytes.
+    RunFailed
+        The numbers are no sum of one contribution of each party.
+    """
+    values = numbers(sums, (key.bits + 7) // 8, layout.count, peer)
+    return layout.unpack(values, key.n, contributors=parties)
+
+
+def check_words(layout: Packing) -> Words:
+    """Return the layout of the same vector in words: its check value has a prime that exceeds every coordinate."""
+    return Words(layout.length, layout.bound)
+
+
+def check_check(words: Words, check: bytes, peer: str) -> None:
+    """Refuse a check value of another length.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``peer``.
+    """
+    if len(check) != words.check_bytes:
+        msg = f"{peer} sent {len(check)} bytes of a check value; allowed are {words.check_bytes}"
+        raise ProtocolViolation(msg, peer=peer)
+
+
+def as_packing(layout: Layout) -> Packing:
+    """Return the layout of a sum by Paillier; another one is a bug of the protocol."""
+    if not isinstance(layout, Packing):
+        raise LocalProtocolError("a sum by Paillier was to be made of words; its vectors lie in plaintexts")
+    return layout
+
+
+# --- Paillier charlie ------------------------------------------------------------
+
+
+@dataclass
+class PaillierCharlieSums:
+    """Charlie's side of the sums of one run; made by :meth:`set_up`.
+
+    Its fields are those of :class:`~masquerade_protocols.blocks.paillier_sum.PaillierPartySums`.
+    """
+
+    seat: Seat
+    study: Study
+    key: PublicKey
+    _round: int = 0
+    held_back: int = 0
+    _unproved: int = 0
+
+    @classmethod
+    async def set_up(cls, seat: Seat, study: Study) -> "PaillierCharlieSums":
+        """Set up Charlie's sums: take the lead's key, whose form it proves, and pass it on."""
+        sent = await seat.receive(SumKey, study.lead)
+        key = PublicKey.proved(sent.modulus, sent.roots, study.key_bits, study.lead)
+        await seat.broadcast(sent)
+        return cls(seat, study, key)
+
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
+        """Multiply everybody's contributions, have the total opened, and tell everybody; returns the sum.
+
+        Raises
+        ------
+        ProtocolViolation
+            A party is at fault; the error names it.
+        RunFailed
+            The lead opened a number that is no sum of K contributions.
+        """
+        del again  # no such sum is made again
+        slots, round_, lead = as_packing(layout), self._round, self.study.lead
+        words, contributions = check_words(slots), await self._gather()
+        for name, message in contributions.items():
+            check_check(words, message.check, name)
+        terms = {name: message.terms for name, message in contributions.items()}
+        paid = receipt(round_, {name: digest_of(message) for name, message in contributions.items()})
+        total = Ciphertexts.total(terms, self.key, slots.count, lead)
+        told = total.also_for(PARTIES)
+        await self.seat.send(lead, RoundTotal(round=round_, total=total, receipt=paid))
+        answer = await self.seat.receive(RoundSum, lead)
+        check_round(answer.round, round_, lead, "opened")
+        sums = unpacked(slots, answer.sums, self.key, self.study.K, lead)
+        check = words.add_checks(message.check for message in contributions.values())
+        await self.seat.broadcast(Opened(round=round_, sums=answer.sums, total=told, check=check, receipt=paid))
+        self._round += 1
+        self._unproved += 1
+        return sums
+
+    async def close(self) -> None:
+        """Pass on the lead's proof of all openings. Every party checks it; a false one ends the run."""
+        if self._unproved:
+            self._unproved = 0
+            proof = await self.seat.receive(OpeningProof, self.study.lead)
+            await self.seat.broadcast(OpeningProof(root=proof.root))
+
+    async def aggregate(self, layout: Layout) -> tuple[int, ...]:
+        """Multiply everybody's contributions, and have the product opened behind a blind; Charlie alone learns the sum.
+
+        Raises
+        ------
+        ProtocolViolation
+            A party is at fault; the error names it.
+        RunFailed
+            The lead opened a number that is no sum of K contributions. Nobody can tell who is at fault.
+        """
+        slots, key, round_, lead = as_packing(layout), self.key, self._round, self.study.lead
+
+        def draw(rng: Rng) -> tuple[tuple[int, ...], tuple[int, ...]]:
+            return tuple(rng.below(key.n) for _ in range(slots.count)), key.full_obfuscators(rng, slots.count)
+
+        r, obfuscators = await self.seat.once(f"blinds of round {round_}", draw)
+        terms = {name: message.terms for name, message in (await self._gather()).items()}
+        total = Ciphertexts.total(terms, key, slots.count, lead).read(key, slots.count, CHARLIE)
+        pool = FullPool(key, obfuscators)
+        blinded = Ciphertexts.outgoing([pool.rerandomize(c + blind, lead) for c, blind in zip(total, r, strict=True)])
+        await self.seat.send(lead, BlindedTotal(round=round_, total=blinded))
+        answer = await self.seat.receive(BlindedSum, lead)
+        check_round(answer.round, round_, lead, "opened")
+        values = numbers(answer.sums, (key.bits + 7) // 8, slots.count, lead)
+        opened = [(value - blind) % key.n for value, blind in zip(values, r, strict=True)]
+        self._round += 1
+        return slots.unpack(opened, key.n, contributors=self.study.K)
+
+    async def _gather(self) -> dict[str, Contribution]:
+        """Wait for everybody's contribution to this round."""
+        contributions = await self.seat.gather(Contribution, self.study.names)
+        for name, message in contributions.items():
+            check_round(message.round, self._round, name, "contributed to")
+        return contributions
+
+
+# --- Paillier sum ----------------------------------------------------------------
 
 # --- The parties ------------------------------------------------------------------
 

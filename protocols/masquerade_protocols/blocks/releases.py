@@ -28,7 +28,7 @@ _ROUNDED_UP = 1 + 1e-12
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of one release; :class:`~masquerade_core.effects.Release` has the fields."""
+    """The cost of one release; :class:`~masquerade_core.seat.Release` has the fields."""
 
     epsilon: float
     delta: float

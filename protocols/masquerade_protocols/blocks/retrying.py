@@ -66,7 +66,7 @@ def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Proto
         if study.dropouts is None:
             return said
         if has_double_masks(study):
-            from masquerade_protocols.blocks.double_sets import thresholds_of
+            from masquerade_protocols.blocks.double_masks import thresholds_of
 
             sizes = thresholds_of(study)
             price = f"{100 * able.dropout_price(study):.0f} %"

@@ -99,14 +99,14 @@ def party_sums(study: Study) -> Any:
 def charlie_sums(study: Study) -> Any:
     """Return the class of Charlie's side of a study's sums, which is loaded now."""
     if has_double_masks(study):
-        from masquerade_protocols.blocks.double_charlie import DoubleCharlieSums
+        from masquerade_protocols.blocks.double_masks import DoubleCharlieSums
 
         return DoubleCharlieSums
     if study.crypto.sum == "masks":
         from masquerade_protocols.blocks.masked_sum import MaskedCharlieSums
 
         return MaskedCharlieSums
-    from masquerade_protocols.blocks.paillier_charlie import PaillierCharlieSums
+    from masquerade_protocols.blocks.paillier_sum import PaillierCharlieSums
 
     return PaillierCharlieSums
 

@@ -139,7 +139,7 @@ def _masked_by_neighbours() -> SumWords:
 
 def _doubly_masked(study: Study) -> SumWords:
     """Return the words of :func:`_masked` for sums under double masks."""
-    from masquerade_protocols.blocks.double_sets import thresholds_of
+    from masquerade_protocols.blocks.double_masks import thresholds_of
 
     sizes = thresholds_of(study)
     k, t, few = sizes.neighbours, sizes.threshold, 2 * sizes.threshold - sizes.neighbours

@@ -13,7 +13,7 @@ from math import isqrt, sqrt
 from pydantic import BaseModel, ConfigDict
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, rounds_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study

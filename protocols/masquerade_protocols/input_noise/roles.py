@@ -56,7 +56,7 @@ class OwnClassifier(Message):
     weights: bytes
 
 
-# --- Steps ----------------------------------------------------------------------------
+# --- Replay log -----------------------------------------------------------------------
 
 
 def train(rng: Rng, study: Study, data: Dataset) -> tuple[int, ...]:

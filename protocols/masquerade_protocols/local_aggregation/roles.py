@@ -124,7 +124,7 @@ class NoiseTotal(Message):
     total: Ciphertexts
 
 
-# --- Steps ------------------------------------------------------------------------
+# --- Replay log -----------------------------------------------------------------------
 
 
 def _size_with_tie(n: int, rank: int, study: Study) -> int:

@@ -56,7 +56,7 @@ from masquerade_protocols.weighted_dp.public import Plan, layout, noise_of, para
 __all__ = ["charlie", "party"]
 
 
-# --- Steps ----------------------------------------------------------------------------
+# --- Replay log -----------------------------------------------------------------------
 
 
 def _own_plan(study: Study, descent: Plan, own: int, n: int) -> Plan:

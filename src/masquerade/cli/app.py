@@ -25,7 +25,7 @@ from masquerade.cli.report import report
 from masquerade.cli.run import curator, party
 from masquerade.cli.simulate import simulate
 from masquerade.cli.verify import verify
-from masquerade_host.levels import was_logged
+from masquerade_host.process.progress import was_logged
 
 __all__ = ["RESEARCH", "app", "main", "run"]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade_host.options import StateOption, StudyArgument
+from masquerade_host.process.options import StateOption, StudyArgument
 from masquerade_party.options import PopulationOption, StreamOption
 
 __all__ = ["approve"]

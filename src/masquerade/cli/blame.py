@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade_host.options import StudyArgument
+from masquerade_host.process.options import StudyArgument
 
 __all__ = ["blame", "blame_of"]
 

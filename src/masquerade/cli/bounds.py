@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.study import parsed
-from masquerade_host.options import StudyArgument
+from masquerade_host.process.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study

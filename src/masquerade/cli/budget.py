@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade_host.options import StateOption, StudyArgument
+from masquerade_host.process.options import StateOption, StudyArgument
 
 if TYPE_CHECKING:
-    from masquerade_host.ledger import Account, Ledger
-    from masquerade_host.state import StateFolder
+    from masquerade_host.store.ledger import Account, Ledger
+    from masquerade_host.store.state import StateFolder
 
 __all__ = ["app"]
 
@@ -46,7 +46,7 @@ def init(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Give a population its budget, once. Without a budget no study can take anything."""
-    from masquerade_host.ledger import Ledger
+    from masquerade_host.store.ledger import Ledger
 
     del output_format
     folder = _folder(state)
@@ -145,7 +145,7 @@ def release(
 @app.command()
 def recover(state: StateOption = None, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Repair the ledger after an older copy of it was put back: enter what its second file alone still knows."""
-    from masquerade_host.ledger_file import LedgerFile
+    from masquerade_host.store.ledger import LedgerFile
 
     del output_format
     folder = _folder(state)
@@ -158,13 +158,13 @@ def recover(state: StateOption = None, output_format: FormatOption = Format.TEXT
 
 
 def _folder(state: Path | None) -> "StateFolder":
-    from masquerade_host.state import state_folder
+    from masquerade_host.store.state import state_folder
 
     return state_folder(state)
 
 
 def _open(state: Path | None) -> "Ledger":
-    from masquerade_host.ledger import Ledger
+    from masquerade_host.store.ledger import Ledger
 
     return Ledger.open(_folder(state))
 

@@ -7,7 +7,7 @@ import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade_core.words import counted
-from masquerade_host.options import StudyArgument
+from masquerade_host.process.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.data.examining import Examined

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade_host.options import ProxyOption, StudyArgument
+from masquerade_host.process.options import ProxyOption, StudyArgument
 
 __all__ = ["doctor"]
 
@@ -42,8 +42,8 @@ def doctor(
     from rich.text import Text
 
     from masquerade.doctor import Verdict, examine
-    from masquerade_host.proxy import Proxy
-    from masquerade_host.state import state_folder
+    from masquerade_host.store.state import state_folder
+    from masquerade_host.transport.proxy import Proxy
 
     del output_format
     way_out = None if proxy is None else Proxy.parse(proxy)
@@ -70,10 +70,9 @@ def _listen(study_file: Path, key: Path | None, at: str | None) -> Outcome:
     from masquerade_core.errors import BadInput
     from masquerade_core.study_files import load_study
     from masquerade_core.words import listed
-    from masquerade_host.keyfiles import load_keys
-    from masquerade_host.process import harden
-    from masquerade_host.rehearsal import rehearse
-    from masquerade_host.signals import stoppable
+    from masquerade_host.process.process import harden, stoppable
+    from masquerade_host.store.keyfiles import load_keys
+    from masquerade_host.transport.rehearsal import rehearse
 
     if key is None:
         raise BadInput("--listen needs Charlie's key, which sites expect there", "add --key")

@@ -31,8 +31,8 @@ def new(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Make a participant's keys. The public half goes to stdout."""
-    from masquerade_host.new_keys import make_keys
-    from masquerade_host.passphrases import new_passphrase
+    from masquerade_host.store.locked_keys import new_passphrase
+    from masquerade_host.store.new_keys import make_keys
 
     del output_format
     keys = make_keys(file, new_passphrase(file) if passphrase else None)
@@ -48,7 +48,7 @@ def show(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Show the public half of a participant's keys, and its fingerprint."""
-    from masquerade_host.keyfiles import load_keys
+    from masquerade_host.store.keyfiles import load_keys
 
     del output_format
     return _outcome(load_keys(file).public, file, f"The public half of {file}:")
@@ -63,8 +63,8 @@ def rotate(
     """Replace keys by new ones. The old file stays beside them; the account of the privacy budget goes on."""
     from dataclasses import replace
 
-    from masquerade_host.new_keys import rotate_keys
-    from masquerade_host.passphrases import new_passphrase
+    from masquerade_host.store.locked_keys import new_passphrase
+    from masquerade_host.store.new_keys import rotate_keys
 
     del output_format
     rotated = rotate_keys(file, new_passphrase if passphrase else None)

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from masquerade_core.errors import MasqueradeError
-from masquerade_core.grounds import NAMING
-from masquerade_core.spent import with_spent
+from masquerade_core.errors import NAMING, MasqueradeError, with_spent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

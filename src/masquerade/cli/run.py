@@ -5,7 +5,7 @@ from pathlib import Path
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade_curator.options import CuratorOptions
-from masquerade_host.options import asking
+from masquerade_host.process.options import asking
 from masquerade_party.options import PartyOptions
 
 __all__ = ["curator", "party"]
@@ -14,8 +14,7 @@ __all__ = ["curator", "party"]
 def _curator(options: CuratorOptions, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Run Charlie, the curator: listen, wait for the parties, serve the run, publish the model."""
     from masquerade_curator import run_with
-    from masquerade_host.process import harden
-    from masquerade_host.signals import stoppable
+    from masquerade_host.process.process import harden, stoppable
 
     harden()
     with stoppable():
@@ -24,8 +23,7 @@ def _curator(options: CuratorOptions, output_format: FormatOption = Format.TEXT)
 
 def _party(options: PartyOptions, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Take part in a study as one of its parties: read it, agree to it, and stay until the model is there."""
-    from masquerade_host.process import harden
-    from masquerade_host.signals import stoppable
+    from masquerade_host.process.process import harden, stoppable
     from masquerade_party import run_with
 
     harden()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade_host.options import StudyArgument
+from masquerade_host.process.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.data.schema import Dataset

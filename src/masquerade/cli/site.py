@@ -35,7 +35,7 @@ def site(
     del output_format
     if context.invoked_subcommand is not None:
         return None
-    from masquerade_host.process import harden
+    from masquerade_host.process.process import harden
     from masquerade_party.serving.service import serve
 
     harden()

@@ -10,7 +10,7 @@ from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade.cli.report import AuditOption, PictureOption, audit_of, written
 from masquerade.cli.study_new import new
 from masquerade_core.words import counted
-from masquerade_host.options import StudyArgument
+from masquerade_host.process.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
@@ -80,7 +80,7 @@ def show(
     from masquerade.budgeting import budget_line
     from masquerade.report import explained, heading
     from masquerade_core.errors import BadInput
-    from masquerade_host.state import state_folder
+    from masquerade_host.store.state import state_folder
     from masquerade_party import code_in_words, code_of
     from masquerade_protocols import entry_of
 

@@ -10,7 +10,7 @@ from masquerade.cli.output import Format, FormatOption, Outcome
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
-    from masquerade_host.verifying import Contradiction, Folder
+    from masquerade_host.faults.verifying import Contradiction, Folder
 
 __all__ = ["verify"]
 
@@ -41,8 +41,8 @@ def verify(
     """
     from masquerade_core.evidence import EVIDENCE
     from masquerade_core.words import listed
-    from masquerade_host.run_files import STUDY
-    from masquerade_host.verifying import check_together, contradictions, read_folder
+    from masquerade_host.faults.verifying import check_together, contradictions, read_folder
+    from masquerade_host.store.results import STUDY
 
     del output_format
     if any((path / EVIDENCE).is_file() for path in folders):
@@ -110,7 +110,7 @@ def _took_part(read: "list[Folder]") -> tuple[str, ...]:
 def _data(read: "list[Folder]", found: "list[Contradiction]") -> dict[str, Any]:
     from masquerade_core.study import CHARLIE
     from masquerade_core.words import listed
-    from masquerade_host.verifying import unconfirmed
+    from masquerade_host.faults.verifying import unconfirmed
 
     first, still = read[0], unconfirmed(read)
     programs = {name: program for folder in read for name, program in folder.programs.items()}

@@ -17,8 +17,7 @@ from masquerade.demo.worth import errs_less, same_answer, worth_it
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.model import answers_of, error_on
-from masquerade_core.one_answer import gives_one_answer
+from masquerade_core.model import answers_of, error_on, gives_one_answer
 from masquerade_core.study import Study
 from masquerade_protocols import Released, protocol_of
 

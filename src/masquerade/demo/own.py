@@ -9,8 +9,8 @@ from pathlib import Path
 from masquerade.datasets import Cohort, Records, party_names, shuffled
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import check_names, column_of, read_own
+from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.loading import check_cells
-from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
 from masquerade_core.words import counted, listed

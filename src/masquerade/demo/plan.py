@@ -17,8 +17,8 @@ from masquerade_core.learning.classifiers import SHORT_NAMES
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import counted, listed
-from masquerade_host.new_keys import make_keys
-from masquerade_host.state import private_folder
+from masquerade_host.store.new_keys import make_keys
+from masquerade_host.store.state import private_folder
 from masquerade_protocols import PROTOCOLS, entry_named, protocol_of
 
 __all__ = ["MOST_PROCESSES", "Plan", "classifiers", "discard", "prepare"]

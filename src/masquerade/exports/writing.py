@@ -10,7 +10,7 @@ from masquerade.exports.skops_file import to_skops
 from masquerade.prediction import LoadedModel, load_model
 from masquerade_core.bounded import MOST_OF_A_RUN, json_of, read_text
 from masquerade_core.errors import BadInput
-from masquerade_host.run_files import is_confirmed
+from masquerade_host.store.results import is_confirmed
 
 __all__ = ["FILES", "Form", "exported", "load_run"]
 

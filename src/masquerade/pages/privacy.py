@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from masquerade_core.privacy.several_records import PARTY, PERSON
-from masquerade_core.privacy.statement import NOT_PROMISED
-from masquerade_core.privacy.statement_words import odds
+from masquerade_core.privacy.statement import NOT_PROMISED, odds
 
 __all__ = ["Axis", "Observer", "View", "common", "guess", "held", "observers", "views"]
 

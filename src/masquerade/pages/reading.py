@@ -9,9 +9,9 @@ from masquerade_core.bounded import MOST_OF_A_RUN, json_of, read_bytes
 from masquerade_core.errors import BadInput
 from masquerade_core.saved_model import SavedModel, model_from_json
 from masquerade_core.study import Study
-from masquerade_host.run_files import APPROVAL, LEDGER, RESULT, STUDY
-from masquerade_host.transcript import TRANSCRIPT, Transcript
-from masquerade_host.verifying import read_folder
+from masquerade_host.faults.verifying import read_folder
+from masquerade_host.store.results import APPROVAL, LEDGER, RESULT, STUDY
+from masquerade_host.store.transcript import TRANSCRIPT, Transcript
 from masquerade_protocols import statement_of
 
 __all__ = ["Run", "read_json", "read_run"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from masquerade.report import human_bytes, human_seconds
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.statement_words import digits
+from masquerade_core.privacy.statement import digits
 from masquerade_core.study import CHARLIE
 
 __all__ = ["SECURITY", "exact", "number", "render", "require_jinja"]

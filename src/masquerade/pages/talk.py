@@ -11,7 +11,7 @@ from typing import Any
 
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.messages import PARTIES
-from masquerade_host.transcript import Entry, Transcript
+from masquerade_host.store.transcript import Entry, Transcript
 
 __all__ = ["Lane", "Sent", "Stage", "Talk", "talk_of"]
 

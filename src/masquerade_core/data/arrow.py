@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.columns import MISSING_WORDS, Levels, WholeColumn
+from masquerade_core.data.schema import MISSING_WORDS, Levels, WholeColumn
 from masquerade_core.data.texts import Layout
 
 __all__ = ["csv_columns", "is_number", "levels_of", "numbers_of", "one_array"]

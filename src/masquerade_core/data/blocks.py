@@ -4,6 +4,13 @@ A block of a CSV file holds whole lines, a block of a Parquet file whole records
 wanted columns of a block at once: a column of numbers as an array, another one as its different texts and each record's
 place among them. :meth:`Block.table` reads the same block cell by cell, with the line of each record for an error. The
 caller does that where pyarrow is not there, or where a cell does not fit.
+
+Reading the wanted columns of a CSV or Parquet file as text cells, all of them at once.
+
+CSV is UTF-8 with commas and one line of column names. Of a Parquet file (.parquet, .pq) only the wanted columns are
+read, a batch of records at a time. Each value becomes the text that stands for exactly it, and a missing value an empty
+cell. So equal data give equal records from either kind of file. An error shows a column name of the file only if it is
+nearly a wanted one, since the first line of a file without headings is a record.
 """
 
 import importlib.util
@@ -17,13 +24,27 @@ from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from masquerade_core.data.columns import WholeColumn
-from masquerade_core.data.dialects import Opening, Recoded, encoding_of, opening_of
-from masquerade_core.data.files import PARQUET, opened
-from masquerade_core.data.queries import data_at
-from masquerade_core.data.texts import Block, Layout, Source, TextTable, nothing, parse_lines
+from masquerade_core.data.faults import Faults, FaultyFile, Sign, line_kind
+from masquerade_core.data.files import PARQUET, data_at, opened
+from masquerade_core.data.schema import WholeColumn
+from masquerade_core.data.texts import (
+    Block,
+    Layout,
+    Opening,
+    Recoded,
+    Source,
+    TextTable,
+    cell_text,
+    encoding_of,
+    nothing,
+    opening_of,
+    parse_lines,
+)
 
-__all__ = ["source_of"]
+__all__ = ["NO_RECORDS", "TextTable", "cell_text", "no_records", "note_broken", "read_table", "source_of"]
+
+
+# --- Blocks ----------------------------------------------------------------------
 
 _BYTES = 1 << 21  # of a block of CSV
 _HEAD = 1 << 16
@@ -47,7 +68,7 @@ def source_of(
     others : sequence of str
         The columns whose texts matter.
     fills : bool
-        As in :func:`masquerade_core.data.tables.read_table`.
+        As in :func:`masquerade_core.data.blocks.read_table`.
     small : bool
         Whether very large groups of records of a Parquet file are cut into several blocks.
 
@@ -142,3 +163,62 @@ def _whole_lines(file: BinaryIO | Recoded, size: int) -> Iterator[tuple[bytes, b
             kept, seen, inside = kept[end:], 0, False
     if kept:
         yield kept, kept.count(b'"') % 2 == 0
+
+
+# --- Tables ----------------------------------------------------------------------
+
+NO_RECORDS = Sign("no_records", "has column names and no records", "put a record on each further line")
+"""The sign of a file with a header and nothing else."""
+
+
+def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, keeps: bool = False) -> TextTable:
+    """Read the wanted columns of a file.
+
+    Parameters
+    ----------
+    path : path
+    wanted : sequence of str
+    fills : bool
+        Whether a faulty line of a CSV file makes faulty cells and no error: a line with too many or too few cells
+        becomes a record of empty cells, bytes that are no UTF-8 become a character that no number and no level has, and
+        quotes are read as well as can be.
+    keeps : bool
+        Whether a line that is no record is no error, but noted in the table's ``broken``.
+
+    Raises
+    ------
+    BadInput
+        The file cannot be used as it is; the error says all that is wrong with it.
+    """
+    source = source_of(path, (), wanted, fills=fills)
+    faults = Faults(source.name, source.unit, signs=list(source.signs))
+    if any(sign.final for sign in source.signs):
+        faults.check()
+    columns: dict[str, list[str]] = {name: [] for name in wanted}
+    numbers: list[int] = []
+    broken: dict[int, str] = {}
+    for block in source.blocks:
+        for table in block.tables():
+            note_broken(table, faults, refused=not keeps)
+            broken |= {len(numbers) + row: wrong for row, wrong in table.broken.items()}
+            numbers += table.numbers
+            for name, cells in table.columns.items():
+                columns[name] += cells
+    faults.check()
+    if not numbers:
+        raise no_records(source.name)
+    return TextTable(dict(columns), numbers, source.unit, source.name, broken)
+
+
+def note_broken(table: TextTable, faults: Faults, *, refused: bool) -> None:
+    """Count the lines of a table that are no records."""
+    places = table.places(faults.source)
+    faults.records += len(table.broken)
+    for wrong in dict.fromkeys(table.broken.values()):
+        numbers = [places[row] for row, other in table.broken.items() if other == wrong]
+        faults.add("", line_kind(wrong), numbers, refused=refused)
+
+
+def no_records(source: str) -> FaultyFile:
+    """Return the error of a file with a header and nothing else."""
+    return FaultyFile(source, (NO_RECORDS,), (), "line")

@@ -18,9 +18,8 @@ from masquerade_core.data.addresses import Query
 from masquerade_core.data.cells import Counted, Grid
 from masquerade_core.data.cluster import Cluster, tree
 from masquerade_core.data.examining import examine
-from masquerade_core.data.files import PARQUET
+from masquerade_core.data.files import PARQUET, data_at
 from masquerade_core.data.folders import open_folder
-from masquerade_core.data.labels import Labels
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.parts import (
     CountsOf,
@@ -37,9 +36,8 @@ from masquerade_core.data.parts import (
     read_part,
     sum_of,
 )
-from masquerade_core.data.queries import data_at
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, Whole, check_size, content_of
-from masquerade_core.data.schema import Encoder
+from masquerade_core.data.schema import Encoder, Labels
 from masquerade_core.data.tasks import Task
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.study import Study

@@ -2,31 +2,371 @@
 
 PostgreSQL and DuckDB give Arrow's batches, so that columns of numbers are read at once. Every connection only reads,
 and all that it reads is of one moment. Packages of the extra ``sql`` do the work. They are imported when needed.
+
+Checks of a query's text: it only reads, and it says in which order the records come.
+
+A record's place decides whether it is held back to measure the model (:mod:`masquerade_core.data.holdout`), and a
+process that starts again reads the same records again. So a query ends with ORDER BY. It orders by plain columns, and
+by none that the study learns from: if a record's values moved it, it would change which others are held back.
+
+These checks find mistakes. That nothing is written is the database's work: every connection only reads.
+
+A database's answer to a query, as blocks of records.
+
+A database's own message may show a cell or an address. So no error has it in it, and none is raised inside the handler
+of another.
+
+Records from a query to an SQLite file. A cell has a type of its own there, and is read as a CSV file's.
+
+A number becomes the text that stands for exactly it, and NULL an empty cell. SQLite knows neither truth values nor
+decimals: a column of those holds the integers 0 and 1, floating-point numbers, or text.
 """
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+import re
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import numpy as np
 
 from masquerade_core.data.addresses import Query
-from masquerade_core.data.answers import NAMES, ReadBlock, Rows, another_number, count_of, guarded, not_installed
 from masquerade_core.data.arrow import is_number, levels_of, numbers_of
-from masquerade_core.data.columns import WholeColumn
 from masquerade_core.data.files import find_columns, opened
 from masquerade_core.data.parquet import text_writer
-from masquerade_core.data.sql import check_sql
-from masquerade_core.data.sqlite import open_sqlite
+from masquerade_core.data.schema import Levels, WholeColumn
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 
-__all__ = ["open_query"]
+__all__ = [
+    "NAMES",
+    "ReadBlock",
+    "Rows",
+    "another_number",
+    "check_sql",
+    "count_of",
+    "guarded",
+    "not_installed",
+    "open_query",
+    "open_sqlite",
+]
+
+
+# --- SQL -------------------------------------------------------------------------
+
+_TOKENS = re.compile(
+    r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/)
+      | (?P<text>[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+      | (?P<quoted>"(?:[^"]|"")*"|`[^`]*`)
+      | (?P<word>[^\W\d][\w$]*)
+      | (?P<other>\d[\w.]*|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NO_NAMES = frozenset({"all", "null", "true", "false"})
+_DIRECTION = re.compile(r"(collate \S+ ?)?(asc ?|desc ?)?(nulls (first|last))?")
+_KEY = "end it with ORDER BY and the key of a record, such as the number under which it was entered: ... ORDER BY id"
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+    def is_word(self, *words: str) -> bool:
+        return self.kind == "word" and self.text.lower() in words
+
+
+def check_sql(text: str, source: str, learned: Collection[str]) -> None:
+    """Check a query before a database sees it.
+
+    Parameters
+    ----------
+    text : str
+        The query.
+    source : str
+        Its name for an error.
+    learned : collection of str
+        The columns that the study learns from.
+
+    Raises
+    ------
+    BadInput
+        It is not one SELECT, has no ORDER BY at its end, or orders by something else than plain columns, or by one of
+        ``learned``.
+    """
+    tokens = [token for token in _top(text) if token.kind != "skip"]
+    if not (tokens and tokens[0].is_word("select", "with")):
+        raise BadInput(f"{source} begins neither with SELECT nor with WITH", "give one query that reads records")
+    if any(token.text == ";" for token in tokens):
+        raise BadInput(f"{source} has more than one statement", "give one query that reads records")
+    places = [i + 2 for i in range(len(tokens) - 1) if tokens[i].is_word("order") and tokens[i + 1].is_word("by")]
+    if not places:
+        raise BadInput(f"{source} does not say in which order the records come", _KEY)
+    small = {name.lower() for name in learned}
+    for key in _keys(tokens[places[-1] :]):
+        column = _column(key)
+        if column is None:
+            raise BadInput(
+                f"{source} orders the records by something else than a column's name",
+                f"{_KEY}; where a formula is the key, name it: SELECT ..., (formula) AS place ... ORDER BY place",
+            )
+        if column.lower() in small:
+            raise BadInput(
+                f"{source} orders the records by the column {column!r}, which the study reads",
+                f"a record's place must not follow from its values; {_KEY}",
+            )
+
+
+def _top(text: str) -> Iterator[_Token]:
+    """Yield the tokens that stand in no brackets; a pair of brackets is one token."""
+    depth = 0
+    for found in _TOKENS.finditer(text):
+        kind = found.lastgroup if found.lastgroup != "tag" else "text"
+        token = _Token(kind or "other", found.group())
+        if token.kind == "other" and token.text in "([{":
+            depth += 1
+            if depth == 1:
+                yield _Token("brackets", "()")
+        elif token.kind == "other" and token.text in ")]}":
+            depth -= 1
+        elif depth <= 0 or token.text == ";":
+            yield token
+
+
+def _keys(tokens: list[_Token]) -> list[list[_Token]]:
+    """Return what stands between the commas behind ORDER BY."""
+    keys: list[list[_Token]] = [[]]
+    for token in tokens:
+        if token.is_word("limit", "offset", "fetch"):
+            break
+        if token.kind == "other" and token.text == ",":
+            keys.append([])
+        else:
+            keys[-1].append(token)
+    return keys
+
+
+def _column(key: list[_Token]) -> str | None:
+    """Return the column that a key names; None where it is something else."""
+    end = 1
+    while len(key) > end + 1 and key[end].text == ".":
+        end += 2
+    names = key[:end:2]
+    if not names or any(token.kind not in {"word", "quoted"} for token in names):
+        return None
+    if not _DIRECTION.fullmatch(" ".join(token.text.lower() for token in key[end:])):
+        return None
+    last = names[-1]
+    if last.kind == "quoted":
+        return last.text[1:-1].replace('""', '"')
+    return None if last.text.lower() in _NO_NAMES else last.text
+
+
+# --- Answers ---------------------------------------------------------------------
+
+ReadBlock = tuple[Callable[[], Mapping[str, WholeColumn] | None], Callable[[], Iterator[TextTable]]]
+"""How some records are read: column by column, which gives None where it cannot be done; and cell by cell."""
+
+NAMES = "the query names the columns: SELECT a, b AS c ..."
+"""The hint for a missing column."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, repr=False)
+class Rows:
+    """A query's answer.
+
+    Parameters
+    ----------
+    n : int
+        The number of its records.
+    blocks : iterator of ReadBlock
+        They can be read once.
+    """
+
+    n: int
+    blocks: Iterator[ReadBlock]
+
+
+def count_of(text: str) -> str:
+    """Return the query that counts the records of a query; a comment at its end ends with the line."""
+    return f"SELECT count(*) FROM ({text}\n) AS records"  # noqa: S608  the query is the user's own, and only reads
+
+
+def guarded(read: Callable[[], T], kinds: tuple[type[Exception], ...], failure: Callable[[Exception], BadInput]) -> T:
+    """Return what ``read`` returns. An error of these kinds becomes the one that ``failure`` makes of it."""
+    try:
+        return read()
+    except kinds as error:
+        failed = failure(error)
+    try:
+        raise failed
+    finally:
+        del failed  # else the error and this frame keep each other alive, and with them an open connection
+
+
+def another_number(source: str) -> BadInput:
+    """Return the error of a query that does not give the same records twice."""
+    return BadInput(
+        f"{source} gave another number of records when it ran a second time",
+        "a query gives the same records whenever it runs: leave random() and files that change out of it",
+    )
+
+
+def not_installed(package: str, source: str) -> BadInput:
+    """Return the error where a database's driver is not there."""
+    return BadInput(
+        f"{source} needs the package {package}, which is not installed",
+        "install it with \"pip install 'masquerade[sql]'\", or save the records as CSV",
+    )
+
+
+# --- SQLite ----------------------------------------------------------------------
 
 _BATCH = 1 << 16
+_UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+_READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
+_KINDS = {
+    sqlite3.SQLITE_BUSY: "waits for another program that writes into the file",
+    sqlite3.SQLITE_LOCKED: "waits for another program that writes into the file",
+    sqlite3.SQLITE_AUTH: "does something else than read",
+    sqlite3.SQLITE_CANTOPEN: "cannot open its file",
+    sqlite3.SQLITE_CORRUPT: "reads a damaged file",
+    sqlite3.SQLITE_NOTADB: "reads a file that is no SQLite database",
+}
+_SEE_SQLITE = "run it with sqlite3 to see the database's own message, which may show a cell and is not repeated here"
+
+_Row = tuple[Any, ...]
+
+
+def open_sqlite(query: Query, numbers: Sequence[str], others: Sequence[str], *, fills: bool) -> Rows:
+    """Return the wanted columns of a query's answer; :func:`masquerade_core.data.databases.open_query` has the rest."""
+    path = Path(query.place)
+    with opened(path):  # says what is wrong with the path
+        pass
+    ask: Callable[..., Any] = partial(_sound, query.name)
+    # What is read stays as it is until the connection is closed: SQLite keeps writers out, or a snapshot.
+    connection = ask(lambda: sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None))
+    try:
+        ask(lambda: connection.execute("BEGIN"))
+        connection.set_authorizer(_only_reads)
+        connection.text_factory = partial(_text, query.name, fills=fills)
+        n = ask(lambda: connection.execute(count_of(query.text)).fetchone()[0])
+        cursor = ask(lambda: connection.execute(query.text))
+        picks = find_columns([column[0] for column in cursor.description], (*numbers, *others), query.name, NAMES)
+    except BaseException:
+        connection.close()
+        raise
+    return Rows(n, _sqlite_blocks(connection, cursor, _Cells(query.name, picks, frozenset(numbers), fills), n))
+
+
+def _sqlite_blocks(
+    connection: sqlite3.Connection, cursor: sqlite3.Cursor, cells: "_Cells", n: int
+) -> Iterator[ReadBlock]:
+    first = 1
+    with closing(connection):
+        while rows := _sound(cells.source, lambda: cursor.fetchmany(_BATCH)):
+            if first + len(rows) - 1 > n:
+                raise another_number(cells.source)
+            yield partial(cells.columns, rows), partial(cells.tables, rows, first)
+            first += len(rows)
+    if first - 1 != n:
+        raise another_number(cells.source)
+
+
+class _Cells:
+    """How rows become columns.
+
+    Parameters
+    ----------
+    source : str
+        The query's name.
+    picks : mapping of str to int
+        The wanted columns' places in a row.
+    numbers : frozenset of str
+        The columns that hold numbers.
+    fills : bool
+        Whether binary data count as a text that no number and no level has.
+    """
+
+    def __init__(self, source: str, picks: Mapping[str, int], numbers: frozenset[str], fills: bool) -> None:
+        self.source = source
+        self._picks, self._numbers, self._fills = picks, numbers, fills
+
+    def columns(self, rows: Sequence[_Row]) -> dict[str, WholeColumn] | None:
+        """Return the columns at once; None where a column of numbers holds something else."""
+        found: dict[str, WholeColumn] = {}
+        columns = list(zip(*rows, strict=True))
+        for name, i in self._picks.items():
+            cells = columns[i]
+            kinds = set(map(type, cells))
+            if name in self._numbers:
+                if not kinds <= {int, float, type(None)}:
+                    return None
+                full = cells if type(None) not in kinds else [np.nan if cell is None else cell for cell in cells]
+                found[name] = np.array(full, dtype=np.float64)
+                continue
+            if bytes in kinds:
+                return None
+            places = {text: place for place, text in enumerate(dict.fromkeys(map(_written, cells)))}
+            found[name] = Levels(
+                np.fromiter((places[_written(cell)] for cell in cells), np.intp, len(cells)), tuple(places)
+            )
+        return found
+
+    def tables(self, rows: Sequence[_Row], first: int) -> Iterator[TextTable]:
+        """Return all cells as text."""
+        columns: dict[str, Sequence[str]] = {}
+        for name, i in self._picks.items():
+            faulty = next((row for row, cells in enumerate(rows) if isinstance(cells[i], bytes)), None)
+            if faulty is not None and not self._fills:
+                raise BadInput(
+                    f"{self.source}, record {first + faulty}: column {name!r} holds binary data",
+                    "write such a column as numbers or text: CAST(... AS TEXT) in the query",
+                )
+            columns[name] = [_written(row[i]) for row in rows]
+        yield TextTable(columns, range(first, first + len(rows)), "record", self.source)
+
+
+def _written(cell: Any) -> str:
+    """Return the text that stands for exactly a cell."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bytes):
+        return _UNREADABLE
+    return cell if isinstance(cell, str) else repr(cell)
+
+
+def _text(source: str, data: bytes, *, fills: bool) -> str:
+    try:
+        return data.decode(errors="replace" if fills else "strict")
+    except UnicodeDecodeError:
+        pass
+    raise BadInput(f"{source} gives text that is not UTF-8", "convert the column: CAST(CAST(... AS BLOB) AS TEXT)")
+
+
+def _only_reads(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
+
+
+def _sound(source: str, read: Callable[[], Any]) -> Any:
+    return guarded(read, (sqlite3.Error, OverflowError, ValueError), partial(_failure, source))
+
+
+def _failure(source: str, error: Exception) -> BadInput:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    what = _KINDS.get(code, "was refused by SQLite, or failed while it was read")
+    return BadInput(f"{source} {what}", _SEE_SQLITE)
+
+
+# --- Databases -------------------------------------------------------------------
+
 _SECONDS = 20  # to reach a server
 _AS_TEXT = "dates, binary data and nested values are not read; write CAST(... AS text) in the query, or a number"
 _UTF8 = "SET client_encoding TO 'UTF8'"

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
+from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.faults import Faults
-from masquerade_core.data.labels import Labels
 from masquerade_core.data.records import check_size
-from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.data.schema import Dataset, Encoder, Labels
 from masquerade_core.data.sources import read_cells
-from masquerade_core.data.tables import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import source_of
+from masquerade_core.data.blocks import TextTable, no_records, note_broken, source_of
 from masquerade_core.data.faults import Faults
-from masquerade_core.data.labels import Labels
-from masquerade_core.data.queries import data_at
+from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records, check_size
-from masquerade_core.data.schema import Dataset, Encoder, Repaired
-from masquerade_core.data.tables import TextTable, no_records, note_broken
+from masquerade_core.data.schema import Dataset, Encoder, Labels, Repaired
 from masquerade_core.data.texts import Block, Source
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study

@@ -4,6 +4,8 @@ A protocol asks for sums over records. A *block* is a run of 65,536 records of t
 65,536 i on. Where some records are held back, a block is what is kept of these rows. The blocks follow from the source
 alone, and a function is always called with one whole block. So every kind of records gives it the same arrays, and the
 same bits come out, even of sums of floating-point numbers, which depend on the order of the terms.
+
+How a protocol reads records, and what it makes of them. What reads is loaded when something is read.
 """
 
 import hashlib
@@ -22,6 +24,7 @@ from masquerade_core.errors import LocalProtocolError, RefusedLocally
 from masquerade_core.study import Study
 
 __all__ = ["ROWS", "DigestOf", "OfBlock", "Records", "Repaired", "Whole", "check_size", "content_of", "exact_sum"]
+
 
 ROWS = 1 << 16
 """The number of rows of the source in a block; the last block may have fewer."""

@@ -5,6 +5,15 @@ category is mapped to one 0/1 coordinate for each public level. A constant 1 sta
 Then every record is clipped, which means divided by max(1, ||x||_2): all sensitivity bounds need ||x||_2 <= 1, the
 constant counted. Nothing is centred, scaled or binned by the data themselves. That would be a release of its own, for
 which no theorem accounts.
+
+One column of cells as coordinates, by public constants alone; and what becomes of cells that do not fit.
+
+A study says what happens to a cell that is missing, cannot be read, lies outside its public bounds or is none of the
+public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and every other such cell becomes
+the feature's public ``missing`` value or level. So no record makes a party refuse: a refusal would tell others
+something about that record. With "refuse" an error names the column, the kinds of fault and their places.
+
+The labels of a file, block by block; and what is wrong with them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,20 +25,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
-from masquerade_core.data.columns import (
-    MISSING_LEVEL,
+from masquerade_core.data.faults import (
+    INFINITE,
+    LABEL_EMPTY,
+    MISSING,
     MISSING_WORDS,
-    Column,
-    WholeColumn,
-    encode_column,
-    encode_whole,
-    is_allowed,
-    length_of,
+    OUTSIDE,
+    STRANGE,
+    THIRD,
+    THIRD_ALIKE,
+    Faults,
+    FaultyFile,
+    Kind,
+    Place,
+    Sign,
+    alike,
+    allowed_of,
+    is_missing,
+    kind_of_class,
+    kind_of_level,
+    number_of,
 )
-from masquerade_core.data.faults import Faults, Place
 from masquerade_core.data.holdout import are_held_back
-from masquerade_core.data.kinds import allowed_of
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, content_of
+from masquerade_core.data.texts import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import encoder_to_json
 from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Precision, Study
@@ -39,11 +58,425 @@ __all__ = [
     "MISSING_WORDS",
     "Column",
     "Dataset",
+    "EncodedColumn",
     "Encoder",
+    "Labels",
+    "Levels",
     "Repaired",
     "check_labels",
     "check_unit_ball",
+    "encode_column",
+    "encode_whole",
+    "is_allowed",
+    "length_of",
 ]
+
+
+# --- Columns ---------------------------------------------------------------------
+
+Column = Sequence[Any] | NDArray[Any]
+"""A column's cells: text, numbers or truth values."""
+
+MISSING_LEVEL = "?"
+"""The level of missing values: where a category has it, an empty cell counts as it."""
+
+_Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, repr=False)
+class Levels:
+    """A column as its different texts.
+
+    Parameters
+    ----------
+    places : ndarray of int, shape (n,)
+        For each record, the place of its text in ``texts``.
+    texts : sequence of str
+        A missing cell is the empty text.
+    """
+
+    places: NDArray[np.intp]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.places)
+
+    def __getitem__(self, records: slice) -> "Levels":
+        """Return some of the records."""
+        return Levels(self.places[records], self.texts)
+
+
+WholeColumn = NDArray[np.float64] | Levels
+"""A column that was read at once: numbers, NaN where a cell is missing; or texts."""
+
+
+def length_of(columns: Mapping[str, Column], names: Sequence[str]) -> int:
+    """Return how many records columns in memory hold."""
+    if (missing := next((name for name in names if name not in columns), None)) is not None:
+        raise BadInput(f"the data have no column {missing!r}", f"the columns are {', '.join(map(repr, names))}")
+    for name in names:
+        cells = columns[name]
+        if isinstance(cells, str | bytes) or not hasattr(cells, "__len__") or getattr(cells, "ndim", 1) != 1:
+            raise BadInput(
+                f"column {name!r} is not a list of cells",
+                "give a list or a one-dimensional array, one cell for each record",
+            )
+    n = len(columns[names[0]])
+    if (other := next((name for name in names if len(columns[name]) != n), None)) is not None:
+        raise BadInput(
+            f"the columns {names[0]!r} and {other!r} differ in length", "give every column one cell for each record"
+        )
+    return n
+
+
+@dataclass(frozen=True, repr=False)
+class EncodedColumn:
+    """A column's coordinates, and its cells that do not fit.
+
+    Parameters
+    ----------
+    block : ndarray, shape (n, k)
+        With every cell that does not fit moved to a bound or filled.
+    repaired : Repaired
+        How many cells were.
+    faults : dict of Kind to list of int
+        The rows of these cells, by what is wrong with them.
+    """
+
+    block: _Array
+    repaired: Repaired
+    faults: dict[Kind, list[int]] = field(default_factory=dict)
+
+    def refused(self, f: Feature, *, clamps: bool) -> bool:
+        """Return whether the study refuses one of the cells."""
+        return not all(is_allowed(f, kind, clamps=clamps) for kind in self.faults)
+
+
+def is_allowed(f: Feature, kind: Kind, *, clamps: bool) -> bool:
+    """Return whether a study has a public rule for such a cell of a feature.
+
+    Parameters
+    ----------
+    f : Feature
+    kind : Kind
+    clamps : bool
+        Whether the study moves or fills every cell that does not fit.
+    """
+    return clamps or (f.missing is not None and kind in MISSING)
+
+
+def encode_column(f: Feature, cells: Column) -> EncodedColumn:
+    """Return one column's coordinates, and its cells that do not fit.
+
+    Parameters
+    ----------
+    f : Feature
+    cells : sequence
+        Text, numbers or truth values.
+    """
+    return _levels(f, cells) if f.levels is not None else _numbers(f, cells)
+
+
+def encode_whole(f: Feature, column: WholeColumn, *, clamps: bool) -> tuple[_Array, Repaired] | None:
+    """Return a column's coordinates as :func:`encode_column` does; None where the study refuses a cell."""
+    allowed = clamps or f.missing is not None
+    if isinstance(column, Levels):
+        index = _level_index(f)
+        known = np.array([index.get(text, -1) for text in column.texts], dtype=np.intp)
+        places = known[column.places]
+        strange = np.flatnonzero(places < 0)
+        if len(strange):
+            seen = {column.texts[i] for i in np.unique(column.places[strange]).tolist()}
+            if not (clamps or (allowed and all(map(is_missing, seen)))):
+                return None
+            places[strange] = (f.levels or ()).index(str(f.filler))
+        return _one_hot(places, len(f.levels or ())), Repaired(filled=len(strange))
+    if f.edges is None and len(column) and _lie_within(f, column):
+        return _to_unit(f, column.copy())[:, None], Repaired()  # the usual case, in a third of the time
+    missing = np.isnan(column)
+    filled = int(missing.sum())
+    if (filled and not allowed) or (not clamps and np.isinf(column).any()):
+        return None
+    values = np.where(missing, float(f.filler), column) if filled else column
+    if not clamps and f.min is not None and f.max is not None and ((values < f.min) | (values > f.max)).any():
+        return None
+    return _scaled(f, values, filled)
+
+
+def _level_index(f: Feature) -> dict[str, int]:
+    index = {level: i for i, level in enumerate(f.levels or ())}
+    if MISSING_LEVEL in index:
+        index.setdefault("", index[MISSING_LEVEL])
+    return index
+
+
+def _levels(f: Feature, cells: Column) -> EncodedColumn:
+    levels, index = f.levels or (), _level_index(f)
+    texts, faults = _texts(cells)
+    places = np.fromiter((index.get(text, -1) for text in texts), dtype=np.intp, count=len(texts))
+    strange, no_cells = np.flatnonzero(places < 0).tolist(), set(faults.get(STRANGE, ()))
+    kinds: dict[str, Kind] = {}
+    for row in strange:
+        if row not in no_cells:
+            if texts[row] not in kinds:
+                kinds[texts[row]] = kind_of_level(texts[row], levels)
+            faults.setdefault(kinds[texts[row]], []).append(row)
+    places[strange] = levels.index(str(f.filler))
+    return EncodedColumn(_one_hot(places, len(levels)), Repaired(filled=len(strange)), faults)
+
+
+def _numbers(f: Feature, cells: Column) -> EncodedColumn:
+    values, filled, faults = _values(f, cells)
+    if f.min is not None and f.max is not None:
+        infinite = set(faults.get(INFINITE, ()))
+        outside = np.flatnonzero((values < f.min) | (values > f.max)).tolist()
+        if outside := [row for row in outside if row not in infinite]:
+            faults[OUTSIDE] = outside
+    block, repaired = _scaled(f, values, filled)
+    return EncodedColumn(block, repaired, faults)
+
+
+def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array, Repaired]:
+    """Return the coordinates of numbers; those outside the public bounds are moved to the nearer one."""
+    clamped = 0
+    if f.min is not None and f.max is not None:
+        clamped = int(((values < f.min) | (values > f.max)).sum())
+        values = np.clip(values, f.min, f.max)
+    repaired = Repaired(clamped, filled)
+    if f.edges is not None:  # a value on an edge belongs to the bin above it
+        return _one_hot(np.searchsorted(np.array(f.edges), values, side="right"), len(f.edges) + 1), repaired
+    if f.min is None or f.max is None:
+        raise LocalProtocolError(f"feature {f.name!r} has neither bounds, levels nor edges")
+    return _to_unit(f, values)[:, None], repaired
+
+
+def _lie_within(f: Feature, values: _Array) -> bool:
+    """Return whether all numbers are there, and within the public bounds."""
+    return f.min is not None and f.max is not None and bool(f.min <= values.min() and values.max() <= f.max)
+
+
+def _to_unit(f: Feature, values: _Array) -> _Array:
+    """Map numbers from their bounds to [-1, 1], in place: 2 (x - min) / (max - min) - 1."""
+    low, high = float(f.min or 0), float(f.max or 0)
+    values -= low
+    values /= high - low
+    values *= 2.0
+    values -= 1.0
+    return values
+
+
+def _one_hot(places: NDArray[np.intp], width: int) -> NDArray[np.float64]:
+    block = np.zeros((len(places), width))
+    block[np.arange(len(places)), places] = 1.0
+    return block
+
+
+def _texts(cells: Column) -> tuple[Sequence[str], dict[Kind, list[int]]]:
+    """Return each cell as the text that stands for exactly it, as a file would hold it; and what is no cell."""
+    if all(isinstance(cell, str) for cell in cells):
+        return cells if isinstance(cells, Sequence) else list(cells), {}
+    texts = [cell_text(cell) for cell in cells]
+    strange = [row for row, text in enumerate(texts) if text is None]
+    return [text or "" for text in texts], {STRANGE: strange} if strange else {}
+
+
+def _values(f: Feature, column: Column) -> tuple[_Array, int, dict[Kind, list[int]]]:
+    """Return a column of numbers, and how many of its cells were filled. A number may still lie out of bounds."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iuf" and np.isfinite(column).all():
+        return column.astype(np.float64), 0, {}  # the same as by way of text, without its time
+    cells, faults = _texts(column)
+    try:
+        values = np.fromiter((float(cell) for cell in cells), dtype=np.float64, count=len(cells))
+        if np.isfinite(values).all() and not any("_" in cell for cell in cells):
+            return values, 0, {}
+    except ValueError:
+        pass
+    values, filled, no_cells = np.empty(len(cells)), 0, set(faults.get(STRANGE, ()))
+    for row, cell in enumerate(cells):
+        value, kind = number_of(cell)
+        if kind is not None and row not in no_cells:
+            faults.setdefault(kind, []).append(row)
+        if np.isnan(value):
+            filled += 1
+            value = float(f.filler)
+        values[row] = value
+    return values, filled, faults
+
+
+# --- Labels ----------------------------------------------------------------------
+
+_DIFFERENT = 100  # values that are counted apart
+_REST = "\0"
+
+
+class Labels:
+    """The labels of a file, block by block.
+
+    Where the study clamps, no label makes a party refuse: what is not the positive value is the other one, and what is
+    no class is the first class.
+
+    A label of two values has the positive one and one other. Which values are too many shows at the end of the file
+    alone, so the places of every further value are noted while the file is read.
+
+    Parameters
+    ----------
+    study : Study
+    strict : bool
+        Whether a block whose labels do not fit is to be read cell by cell even where the study clamps.
+    clamps : bool, optional
+        Whether no label makes a party refuse; by default as the study says.
+    part : bool
+        Whether these are the labels of one part of the records. Then :meth:`check` says of all parts together whether
+        there is a value too many.
+    """
+
+    def __init__(self, study: Study, *, strict: bool = False, clamps: bool | None = None, part: bool = False) -> None:
+        self.filled = 0
+        """How many cells were empty, or no class."""
+        self.texts = set[str]()
+        """The different texts."""
+        self.name = study.label.name
+        self._positive, self._classes = study.label.positive, study.label.classes
+        self._clamps = study.study.out_of_bounds == "clamp" if clamps is None else clamps
+        self._strict, self._part = strict or not self._clamps, part
+        self._type = np.int16 if len(self._classes or ()) < 1 << 15 else np.int32  # small beside the records
+        self._has_positive = False
+        self._other: str | None = None
+        self._odd: dict[str, tuple[int, list[Place]]] = {}
+        self._parts: list[NDArray[Any]] = []
+
+    def take(self, table: TextTable, faults: Faults) -> None:
+        """Take a block's labels from its cells, and note those that cannot be used."""
+        if self.name not in table.columns:
+            return
+        cells, all_places = table.columns[self.name], table.places(faults.source)
+        numbers = {text: i for i, text in enumerate(dict.fromkeys(cells))}
+        places = np.fromiter((numbers[cell] for cell in cells), np.intp, len(cells))
+        levels = list(numbers)
+        for i, text in enumerate(levels):
+            kind, is_odd = self._kind(text), self._is_odd(text)
+            if kind is None and not is_odd:
+                continue
+            where = [all_places[row] for row in np.flatnonzero(places == i).tolist()]
+            if kind is not None:
+                faults.add(self.name, kind, where, refused=not self._clamps, allowed=self._allowed)
+            else:
+                key = text if text in self._odd or len(self._odd) < _DIFFERENT else _REST
+                count, first = self._odd.get(key, (0, []))
+                self._odd[key] = (count + len(where), [*first, *where][:3])
+        self._keep(Levels(places, levels), np.bincount(places, minlength=len(levels)).tolist())
+
+    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
+        """Take a block's labels, and return whether each of them can be used."""
+        levels = columns[self.name]
+        if not isinstance(levels, Levels):
+            raise LocalProtocolError("a label is read as text")
+        counts = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
+        seen = [text for text, count in zip(levels.texts, counts, strict=True) if count]
+        if self._strict and any(self._kind(text) is not None or self._is_odd(text) for text in seen):
+            return False
+        self._keep(levels, counts)
+        return True
+
+    def _kind(self, text: str) -> Kind | None:
+        """Return what is wrong with a label, whatever the others are."""
+        if self._classes is not None:
+            return None if text in self._classes else kind_of_class(text, self._classes)
+        return None if text else LABEL_EMPTY
+
+    def _is_odd(self, text: str) -> bool:
+        """Return whether a label of two values is neither the positive one nor the other one."""
+        if self._positive is None or self._part or not text:
+            return False
+        if text == self._positive:
+            self._has_positive = True
+            return False
+        if alike(text, [self._positive]) is not None:
+            return True
+        if self._other is None:
+            self._other = text
+        return text != self._other
+
+    @property
+    def _allowed(self) -> str:
+        return ", ".join(map(repr, self._classes or (self._positive,)))
+
+    def _keep(self, levels: Levels, counts: Sequence[int]) -> None:
+        faulty = [not text if self._classes is None else text not in self._classes for text in levels.texts]
+        self.filled += sum(count for count, is_faulty in zip(counts, faulty, strict=True) if is_faulty)
+        self.texts |= {text for text, count in zip(levels.texts, counts, strict=True) if count}
+        self._parts.append(np.array([self._number(text) for text in levels.texts], dtype=self._type)[levels.places])
+
+    def _number(self, text: str) -> int:
+        if self._classes is None:
+            return 1 if text == self._positive else -1
+        return self._classes.index(text) if text in self._classes else 0
+
+    def note(self, faults: Faults) -> None:
+        """Note the values of a label that are too many, once all labels were taken."""
+        others = len(self._odd) + (self._other is not None)
+        if others == 2 and not self._has_positive and not self._clamps:  # noqa: PLR2004  neither is the positive one
+            near = any(alike(text, [str(self._positive)]) is not None for text in self._odd)
+            near_hint = "; one of its values differs from that in capitals or blanks alone" if near else ""
+            faults.signs.append(Sign("label_never", self._never, f"{_two(self._allowed)}{near_hint}"))
+            if not near:
+                return
+        if others < 2 and not self._clamps:  # noqa: PLR2004
+            return
+        known = [text for text in (self._positive, self._other) if text is not None]
+        for text, (count, first) in self._odd.items():
+            is_alike = alike(text, known) is not None
+            if is_alike or not self._clamps:
+                kind = THIRD_ALIKE if is_alike else THIRD
+                faults.add(self.name, kind, first, count=count, refused=not self._clamps, allowed=self._allowed)
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The values that the study names and that no record has."""
+        numbers = np.unique(self.numbers()).tolist()
+        names = self._classes or (str(self._positive),)
+        return tuple(name for name in names if self._number(name) not in numbers)
+
+    @property
+    def other(self) -> str | None:
+        """The first value that is not the positive one, nor differs from it in capitals or blanks alone."""
+        return self._other
+
+    def finish(self) -> NDArray[np.float64]:
+        """Return all labels."""
+        return self.numbers().astype(np.float64)
+
+    def numbers(self) -> NDArray[Any]:
+        """Return all labels that were taken, as small integers."""
+        return np.concatenate([np.empty(0, self._type), *self._parts])
+
+    def check(self, source: str) -> None:
+        """Check that a label of two values has one that is not the positive one, and no third.
+
+        Raises
+        ------
+        BadInput
+            It has a third; or neither of its two is the positive one.
+        """
+        positive, others = self._positive, self.texts - {self._positive, ""}
+        if positive is None or len(others) < 2 or self._clamps:  # noqa: PLR2004  a positive value and another
+            return
+        says = f"the label {self.name!r} has more than two different values"
+        if len(others) == 2 and positive not in self.texts:  # noqa: PLR2004
+            says = self._never
+        raise FaultyFile(source, (Sign("label_third", says, _two(self._allowed)),), (), "record")
+
+    @property
+    def _never(self) -> str:
+        return f"the label {self.name!r} is never {self._positive!r}, the study's positive value"
+
+
+def _two(allowed: str) -> str:
+    return f"one value must be {allowed} and all others must be equal; blanks and capitals count"
+
+
+# --- Schema ----------------------------------------------------------------------
 
 _NORM_SLACK = 1e-12
 _LABELS = "a data set needs one label for each record: -1 or +1, or with named classes, the number of a class"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
+from masquerade_core.data.blocks import TextTable, read_table
 from masquerade_core.data.databases import open_query
 from masquerade_core.data.faults import Place
+from masquerade_core.data.files import data_at
 from masquerade_core.data.folders import open_folder
-from masquerade_core.data.queries import data_at
-from masquerade_core.data.tables import TextTable, read_table
 from masquerade_core.errors import BadInput
 
 __all__ = ["read_cells"]
@@ -50,10 +50,10 @@ def read_cells(
     Parameters
     ----------
     data : path or str
-        As :func:`masquerade_core.data.queries.data_at` reads it.
+        As :func:`masquerade_core.data.files.data_at` reads it.
     wanted : sequence of str
     fills, keeps : bool
-        As in :func:`masquerade_core.data.tables.read_table`.
+        As in :func:`masquerade_core.data.blocks.read_table`.
     keys : sequence of str
         Those wanted columns by which a query may order its records.
 

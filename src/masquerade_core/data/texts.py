@@ -2,24 +2,44 @@
 
 A blank line is no record. A line with too many or too few cells, with a quote that nobody closes, or with bytes that
 are no UTF-8 is a *broken* one: the table notes what is wrong with it, and reading goes on behind it.
+
+The kind of a file, from its first bytes, and the layout of a CSV file, be it right or wrong.
+
+The study's format is CSV in UTF-8 with commas. A file in another format is refused. Where its format is evident, the
+file is read on nevertheless: so one error says what is wrong with the format and what is wrong with the cells.
 """
 
+import codecs
 import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from masquerade_core.data.faults import Place, Sign, Unit
-from masquerade_core.data.files import opened
-from masquerade_core.data.kinds import NO_CSV, NO_UTF8
+from masquerade_core.data.faults import NO_CSV, NO_UTF8, Place, Sign, Unit
+from masquerade_core.data.files import SAVE_AS_CSV, columns_of, loosely, opened
 from masquerade_core.words import counted
 
-__all__ = ["Block", "Layout", "Source", "TextTable", "cell_text", "nothing", "parse_lines"]
+__all__ = [
+    "Block",
+    "Layout",
+    "Opening",
+    "Recoded",
+    "Source",
+    "TextTable",
+    "cell_text",
+    "encoding_of",
+    "nothing",
+    "opening_of",
+    "parse_lines",
+]
+
+
+# --- Texts -----------------------------------------------------------------------
 
 _RESUMED = 20
 _BYTES = 1 << 21  # of a file that are searched for ends of lines at once
@@ -226,3 +246,176 @@ class Source:
             while data := file.read(_BYTES):
                 lines += data.count(b"\n") + data.count(b"\r")
         return lines
+
+
+# --- Dialects --------------------------------------------------------------------
+
+_EXCEL = "in the program that made it, save the table as 'CSV UTF-8 (comma delimited)'"
+_UNPACK = "unpack it first"
+_MAGIC: tuple[tuple[bytes, str, str], ...] = (
+    (rb"PK\x03\x04", "is an Excel workbook or another zip archive, and no CSV file", _EXCEL),
+    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel workbook, and no CSV file", _EXCEL),
+    (rb"\x1f\x8b", "is compressed with gzip", f"{_UNPACK}, with gunzip"),
+    (rb"BZh\d1AY&SY", "is compressed with bzip2", f"{_UNPACK}, with bunzip2"),
+    (rb"\xfd7zXZ\x00", "is compressed with xz", f"{_UNPACK}, with unxz"),
+    (rb"\x28\xb5\x2f\xfd", "is compressed with zstd", f"{_UNPACK}, with unzstd"),
+    (rb"PAR1", "is a Parquet file, but its name does not say so", "let its name end in .parquet"),
+    (rb"ARROW1", "is an Arrow file, and no CSV file", "write it as Parquet or as CSV"),
+    (rb"SQLite format 3\x00", "is a database of SQLite, and no CSV file", "write its table as CSV"),
+    (rb"%PDF-", "is a PDF document, and no CSV file", SAVE_AS_CSV),
+    (rb"(?i)\s*(<!doctype|<html|<\?xml)", "is a web page or XML, and no CSV file", SAVE_AS_CSV),
+    (rb"\s*(\{\s*[\"}]|\[\s*[\[{])", "is JSON, and no CSV file", SAVE_AS_CSV),
+)
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_SAYS_WHICH = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
+_FIRST_LINE = "the first line of the file names the columns"
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a CSV file begins.
+
+    Parameters
+    ----------
+    layout : Layout
+    encoding : str
+    size : int
+        The number of bytes up to the end of the header, in UTF-8.
+    lines : int
+        The number of lines up to there.
+    signs : tuple of Sign
+    """
+
+    layout: Layout
+    encoding: str = "utf-8"
+    size: int = 0
+    lines: int = 0
+    signs: tuple[Sign, ...] = ()
+
+
+class Recoded:
+    """A text file in another encoding, read as bytes of UTF-8.
+
+    Parameters
+    ----------
+    file : binary file
+    encoding : str
+    """
+
+    def __init__(self, file: BinaryIO, encoding: str) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        self._left = b""
+
+    def read(self, size: int) -> bytes:
+        """Return this many bytes; fewer at the end of the file."""
+        while len(self._left) < size and (data := self._file.read(size)):
+            self._left += self._decoder.decode(data).encode("utf-8", "replace")
+        if len(self._left) < size:
+            self._left += self._decoder.decode(b"", final=True).encode("utf-8", "replace")
+        found, self._left = self._left[:size], self._left[size:]
+        return found
+
+
+def encoding_of(head: bytes) -> str:
+    """Return the encoding that a file's first bytes show: UTF-8, where they do not show another one."""
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return name
+    some = head[:64]
+    if len(some) > 3 and not any(some[1::2]) and all(some[::2]):  # noqa: PLR2004  letters of ASCII, two bytes each
+        return "utf-16-le"
+    if len(some) > 3 and not any(some[::2]) and all(some[1::2]):  # noqa: PLR2004
+        return "utf-16-be"
+    return "utf-8"
+
+
+def opening_of(head: bytes, wanted: Sequence[str], encoding: str, *, fills: bool) -> Opening:
+    """Return how a file begins.
+
+    Parameters
+    ----------
+    head : bytes
+        The file's first lines, in UTF-8.
+    wanted : sequence of str
+    encoding : str
+        As :func:`encoding_of` found it.
+    fills : bool
+        As in :func:`masquerade_core.data.texts.parse_lines`.
+    """
+    if not head:
+        hint = "the first line names the columns, each further line is a record"
+        return Opening(Layout(), signs=(Sign("empty", "is empty", hint, final=True),))
+    for magic, says, hint in _MAGIC:
+        if re.match(magic, head):
+            return Opening(Layout(), signs=(Sign("no_csv", says, hint, final=True),))
+    signs: list[Sign] = []
+    if encoding != "utf-8":
+        signs.append(Sign("encoding", f"is not UTF-8 text, but {encoding[:6].upper()}", SAVE_AS_CSV))
+    elif b"\0" in head:
+        return Opening(Layout(), signs=(Sign("no_csv", "is no text: it has bytes of zero", SAVE_AS_CSV, final=True),))
+    mark = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
+    text = head[mark:].decode("utf-8", "surrogateescape")
+    skipped, chosen = _skipped(text, signs)
+    separator = chosen or _separator(text[skipped:], wanted, fills=fills)
+    header, end, lines = _header(text[skipped:], separator, fills=fills)
+    if not fills and _no_utf8(header):
+        signs.append(Sign("encoding", "is not UTF-8 text", SAVE_AS_CSV))
+    picks, lost = columns_of(header, wanted, _FIRST_LINE)
+    if separator != ",":
+        plain = _header(text[skipped:], ",", fills=fills)[0]
+        missing = next((name for name in wanted if name not in plain), "")
+        seen = f"has {_SEPARATORS.get(separator, repr(separator))} between its cells, where commas belong"
+        says = f"{seen}; read with commas, it has no column {missing!r}"
+        signs.append(Sign("separator", says, "save the table as CSV with commas, and with points before decimals"))
+    signs += [replace(sign, final=not picks) for sign in lost]
+    size = mark + len(text[: skipped + end].encode("utf-8", "surrogateescape"))
+    layout = Layout(tuple(header), picks, separator)
+    return Opening(layout, encoding, size, text[:skipped].count("\n") + lines, tuple(signs))
+
+
+def _no_utf8(header: Sequence[str]) -> bool:
+    return any("\udc80" <= letter <= "\udcff" for name in header for letter in name)
+
+
+def _skipped(text: str, signs: list[Sign]) -> tuple[int, str]:
+    """Return how many characters come before the header, and the separator that they name."""
+    if found := _SAYS_WHICH.match(text):
+        signs.append(Sign("sep_line", "begins with a line for Excel, sep=", "remove the first line"))
+        return found.end(), found[1]
+    blank = len(text) - len(text.lstrip("\r\n"))
+    if blank and text.strip():
+        signs.append(Sign("blank_line", "begins with a blank line", "the first line names the columns: remove it"))
+        return blank, ""
+    return 0, ""
+
+
+def _separator(text: str, wanted: Sequence[str], *, fills: bool) -> str:
+    """Return what separates the cells of the header, as far as the wanted columns show it."""
+
+    def found(separator: str) -> int:
+        header = {loosely(name) for name in _header(text, separator, fills=fills)[0]}
+        return sum(loosely(name) in header for name in wanted)
+
+    best = max((",", *_SEPARATORS), key=found)  # the first of the best: commas, if nothing is better
+    header = _header(text, ",", fills=fills)[0]
+    if best == "," and len(header) == 1:
+        best = next((separator for separator in _SEPARATORS if separator in header[0]), ",")
+    return best
+
+
+def _header(text: str, separator: str, *, fills: bool) -> tuple[list[str], int, int]:
+    """Return the columns' names, and how many characters and lines they take."""
+    file = io.StringIO(text, newline="")
+    reader = csv.reader(file, strict=not fills, delimiter=separator)
+    try:
+        header = next(reader, [])
+    except csv.Error:
+        header = []
+    return header, file.tell(), reader.line_num

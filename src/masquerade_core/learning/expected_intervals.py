@@ -4,11 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from masquerade_core.learning.evaluation import evaluate
-from masquerade_core.learning.label_counts import Counts
-from masquerade_core.learning.score_bins import Bins
+from masquerade_core.lazy_scipy import ndtr, ndtri
+from masquerade_core.learning.evaluation import Bins, Counts, evaluate
 from masquerade_core.privacy.noise.evaluation_counts import COUNT_UNITS, LOCATE_UNITS
-from masquerade_core.special import ndtr, ndtri
 
 __all__ = ["expected_reach", "records_needed"]
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.special import expit
+from masquerade_core.lazy_scipy import expit
 from masquerade_core.study import Model
 from masquerade_core.words import listed
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.lazy_scipy import logsumexp, softmax
 from masquerade_core.learning.erm import TOLERANCE
-from masquerade_core.special import logsumexp, softmax
 
 __all__ = [
     "class_error_rate",

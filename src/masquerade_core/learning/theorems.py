@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from masquerade_core.lazy_scipy import chdtri, gammainccinv
 from masquerade_core.learning.losses import Loss
-from masquerade_core.special import chdtri, gammainccinv
 
 __all__ = [
     "FAILURE",

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
-from masquerade_core.privacy.statement import NONE, Claim, not_promised, shown
-from masquerade_core.privacy.statement_words import digits, gained
+from masquerade_core.privacy.statement import NONE, Claim, digits, gained, not_promised, shown
 from masquerade_core.study import Study
 
 __all__ = [

@@ -1,15 +1,15 @@
 """The study: everything that changes the result or its privacy, in one file that everybody signs."""
 
 from masquerade_core.identity import PublicKeys
-from masquerade_core.study.columns import Feature, Label
-from masquerade_core.study.dropouts import Dropouts
-from masquerade_core.study.fields import check_section
 from masquerade_core.study.sections import (
     CHARLIE,
     AuxiliaryFile,
     Crypto,
     Curator,
+    Dropouts,
     EvaluationSection,
+    Feature,
+    Label,
     Model,
     OutOfBounds,
     Party,
@@ -19,6 +19,7 @@ from masquerade_core.study.sections import (
     threshold_rule,
 )
 from masquerade_core.study.study import INTERCEPT, Study, as_fraction
+from masquerade_core.study.text import check_section
 
 __all__ = [
     "CHARLIE",

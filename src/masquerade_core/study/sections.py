@@ -1,28 +1,210 @@
-"""The tables of a study's file, each with what it may hold."""
+"""The tables of a study's file, each with what it may hold.
 
+The public limits of rosters and of parties' sizes: which contradict each other, or leave nothing to measure with.
+
+The tables of a study's file that speak of columns: its features and its label.
+
+``[dropouts]``: how a run goes on without parties that no longer answer, and which of its numbers contradict others.
+
+A party that falls silent leaves a sum without its contribution. The study says by which ``method`` the run goes on:
+
+``"retries"``
+    Charlie asks the others for new contributions, with fresh noise, to a sum that is theirs alone: a *retry*. He may
+    also claim that a party is silent which is not, and so get one more noisy sum. Therefore the noise is sized as if he
+    used every retry that the study allows, and as if every sum had only ``min_survivors`` parties.
+``"double-masks"``
+    A contribution is under two masks. The others hold shares of both, and open one of the two: which one depends on
+    whether the party's contribution came. No sum is made again, so the study has no ``retries``. The noise is sized as
+    if every sum had only ``min_survivors`` parties.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from masquerade_core.errors import BadInput
 from masquerade_core.identity import CHARLIE, PublicKeysField
-from masquerade_core.study.columns import Section
-from masquerade_core.words import DELTA
+from masquerade_core.words import DELTA, UNSHOWN, counted, listed
 
 __all__ = [
     "CHARLIE",
+    "MOST_PARTIES",
     "THRESHOLD_RULES",
     "AuxiliaryFile",
     "Crypto",
     "Curator",
+    "Dropouts",
     "EvaluationSection",
+    "Feature",
+    "Label",
     "Model",
     "OutOfBounds",
     "Party",
     "Precision",
     "Privacy",
+    "Section",
     "StudySection",
+    "as_fraction",
+    "check_network",
+    "crowd_problems",
+    "dropout_problems",
+    "evaluation_problems",
+    "lead_problems",
+    "size_problems",
     "threshold_rule",
 ]
+
+
+# --- Columns ---------------------------------------------------------------------
+
+_Text = Annotated[str, Field(pattern=rf"\A[^{UNSHOWN}]{{1,128}}\z")]
+_Real = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table of the study."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Label(Section):
+    """``[label]``: the column to predict, and which of its two values counts as +1, or the names of its classes."""
+
+    name: _Text
+    positive: _Text | None = Field(default=None, description="the label value that counts as +1, in quotes")
+    classes: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
+
+    @model_validator(mode="after")
+    def _two_or_several(self) -> Self:
+        if (self.positive is None) == (self.classes is None):
+            seen = "neither positive nor classes" if self.classes is None else "both positive and classes"
+            raise ValueError(
+                f"[label] has {seen}; set positive where the label has two values, or classes to name every class"
+            )
+        if self.classes is not None and len(set(self.classes)) != len(self.classes):
+            raise ValueError("[label] has a class twice; classes must differ")
+        if self.classes is not None and len(self.classes) < 2:  # noqa: PLR2004
+            raise ValueError(f"[label] has {counted(len(self.classes), 'class', 'classes')}; at least two are needed")
+        return self
+
+
+class Feature(Section):
+    """``[[feature]]``: a column of numbers with public bounds or bins, or of public levels (categories).
+
+    k edges make k + 1 bins: x < e_1, e_1 <= x < e_2, ..., e_k <= x. Bins may have min and max as well. Then all edges
+    lie between these two, and a number outside them is refused, or moved to the nearer of the two.
+
+    ``missing`` is the public value, or the level, that a missing cell becomes; :attr:`filler` has its default.
+    """
+
+    name: _Text
+    min: _Real | None = None
+    max: _Real | None = None
+    levels: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
+    edges: Annotated[tuple[_Real, ...] | None, Field(strict=False)] = None
+    missing: _Real | str | None = Field(default=None, description="what a missing cell becomes; public")
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        bounds = (self.min is not None) + (self.max is not None)
+        binned = self.edges is not None
+        if (bounds > 0 or binned) == (self.levels is not None):
+            given = [key for key in ("min", "max", "levels", "edges") if getattr(self, key) is not None]
+            raise ValueError(
+                f"feature {self.name!r} has {listed(given) if given else 'no range'}; set either min and max, "
+                "or levels, or edges (with or without min and max)"
+            )
+        if bounds == 1:
+            raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")
+        for problem in (*self._problems_of_bounds(), *self._problems_of_levels(), *self._problems_of_edges()):
+            raise ValueError(f"feature {self.name!r} has {problem}")
+        for problem in self._problems_of_missing():
+            raise ValueError(f"feature {self.name!r} has {problem}")
+        return self
+
+    def _problems_of_bounds(self) -> Iterator[str]:
+        if self.min is None or self.max is None:
+            return
+        if self.min >= self.max:
+            yield f"min {self.min} and max {self.max}; min must be smaller"
+        if not math.isfinite(self.max - self.min):
+            yield "bounds too far apart for floating point"
+
+    def _problems_of_levels(self) -> Iterator[str]:
+        if self.levels is None:
+            return
+        if len(set(self.levels)) != len(self.levels):
+            yield "a level twice; levels must differ"
+        if len(self.levels) < 2:  # noqa: PLR2004
+            yield f"{counted(len(self.levels), 'level')}; at least two are needed"
+
+    def _problems_of_edges(self) -> Iterator[str]:
+        if self.edges is None:
+            return
+        if not self.edges:
+            yield "no edges; at least one is needed"
+        if any(low >= high for low, high in pairwise(self.edges)):
+            yield "edges that do not grow; each must be larger than the one before it"
+        if self.min is not None and self.max is not None and not all(self.min < e < self.max for e in self.edges):
+            yield f"an edge that does not lie between min {self.min} and max {self.max}"
+
+    def _problems_of_missing(self) -> Iterator[str]:
+        if self.missing is None:
+            return
+        if self.levels is not None:
+            if self.missing not in self.levels:
+                yield f"missing = {self.missing!r}, but it must be one of the levels: {self.range}"
+        elif isinstance(self.missing, str):
+            yield f"missing = {self.missing!r}, but it must be a number, since the column holds numbers"
+        elif self.min is not None and self.max is not None and not self.min <= self.missing <= self.max:
+            yield f"missing = {self.missing!r}, but it must lie between min {self.min} and max {self.max}"
+
+    @property
+    def filler(self) -> float | str:
+        """The value of a missing cell: ``missing``, or the one that follows from the public ranges.
+
+        For levels that is the level "?" where there is one, else the first level. For numbers it is the middle of the
+        bounds, and without bounds the middle between the first edge and the last.
+        """
+        if self.missing is not None:
+            return self.missing
+        if self.levels is not None:
+            return "?" if "?" in self.levels else self.levels[0]
+        ends = (self.min, self.max) if self.edges is None or self.min is not None else (self.edges[0], self.edges[-1])
+        low, high = float(ends[0] or 0), float(ends[1] or 0)
+        return low / 2 + high / 2
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of the coordinates that this feature becomes."""
+        if self.levels is not None:
+            return tuple(f"{self.name}={level}" for level in self.levels)
+        if self.edges is None:
+            return (self.name,)
+        shown = [_number(e) for e in self.edges]
+        between = (f"{low}<={self.name}<{high}" for low, high in pairwise(shown))
+        return (f"{self.name}<{shown[0]}", *between, f"{self.name}>={shown[-1]}")
+
+    @property
+    def range(self) -> str:
+        """The values that the column may hold, in words: ``f, m``, ``0 to 120`` or ``0 to 120, in bins at 25, 50``."""
+        if self.levels is not None:
+            return ", ".join(self.levels)
+        bounds = "" if self.min is None or self.max is None else f"{self.min:g} to {self.max:g}"
+        bins = "" if self.edges is None else f"in bins at {', '.join(map(_number, self.edges))}"
+        return ", ".join(part for part in (bounds, bins) if part)
+
+
+def _number(x: float) -> str:
+    """Return the shortest text that reads back as x, so that two edges never look the same."""
+    return repr(x).removesuffix(".0")
+
+
+# --- Sections --------------------------------------------------------------------
 
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 
@@ -206,3 +388,202 @@ class Party(Section):
         if value == CHARLIE:
             raise ValueError(f"is {CHARLIE!r}, which is the curator's name; give the party another name")
         return value
+
+
+# --- Limits ----------------------------------------------------------------------
+
+MOST_PARTIES = 32_768
+"""The most parties of a study. One message to all others has a box of 99 bytes for each, and 4 MB hold no more of them
+than 42,000. The list of all names takes 1.1 MB of such a message."""
+
+_NETWORK_KEY_BITS = (2048, 3072)
+_MOST_PAIRED = 1024  # where every two parties have something to tell each other: half a million pairs
+
+
+def as_fraction(x: float) -> Fraction:
+    """Return exactly the decimal number that the study's file shows for ``x``: 0.1 is 1/10.
+
+    So two machines that read the same study compute the same noise scale to the last bit.
+    """
+    return Fraction(repr(float(x)))
+
+
+def crowd_problems(crypto: Crypto, K: int) -> Iterator[str]:
+    """Yield what is wrong with a roster of so many parties, as sentences."""
+    if crypto.sum != "masks" and K > _MOST_PAIRED:
+        yield (
+            f'the roster has {counted(K, "party", "parties")}, but with [crypto] sum = "{crypto.sum}" at most '
+            f"{_MOST_PAIRED:,} are allowed, since every two of them exchange messages; remove parties, or choose a "
+            'protocol that makes its sums with masks, and set sum = "masks"'
+        )
+
+
+def check_network(crypto: Crypto, K: int, min_parties: int) -> None:
+    """Refuse, with BadInput, a study of K parties that must not run between processes."""
+    if crypto.sum == "paillier" and crypto.key_bits not in _NETWORK_KEY_BITS:
+        raise BadInput(
+            f"[crypto] key_bits is {crypto.key_bits}, but between processes only 2048 and 3072 are allowed",
+            "set key_bits = 2048; 'masquerade simulate' alone takes other lengths",
+        )
+    if min(K, min_parties) == 1:
+        raise BadInput(
+            f"the roster has {counted(K, 'party', 'parties')} and min_parties is {min_parties}, "
+            "but a run between processes has at least two parties",
+            "add parties and set min_parties = 2 or more, or run the study with 'masquerade simulate'",
+        )
+
+
+def lead_problems(lead: str | None, crypto: Crypto, names: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with a study's lead, as sentences; ``names`` are the parties.
+
+    Whether there must be one depends on the protocol, whose registry asks for it.
+    """
+    if crypto.sum == "masks":
+        if lead is not None:
+            yield f'[study] lead is {lead!r}, but with [crypto] sum = "masks" no party leads; remove the line'
+    elif lead is not None and lead not in names:
+        yield f"[study] lead is {lead!r}, but must be one of the parties: {', '.join(names)}"
+
+
+def size_problems(rules: StudySection, parties: Sequence[Party], countable: int) -> Iterator[str]:
+    """Yield what is wrong with the numbers of records that a study allows, as sentences.
+
+    Parameters
+    ----------
+    rules : StudySection
+        ``min_records``, ``max_records`` and ``expected_records``.
+    parties : sequence of Party
+        Each may have a ``max_records`` of its own.
+    countable : int
+        The most records of a party that a run of so many parties can count.
+    """
+    fewest, K = rules.min_records, len(parties)
+    if fewest > countable:
+        yield (
+            f"[study] min_records is {fewest}, but must be at most {countable}, the most records that a party may have "
+            "in a study with this number of parties"
+        )
+    own = [(f"party {party.name!r} has", party.max_records) for party in parties]
+    for owner, most in (("[study] has", rules.max_records), *own):
+        if most is not None and not fewest <= most <= countable:
+            yield (
+                f"{owner} max_records = {most}, but it must be at least min_records, which is {fewest}, and at most "
+                f"{countable}"
+            )
+    together = sum(party.max_records or rules.max_records or countable for party in parties)
+    if rules.expected_records is not None and not K * fewest <= rules.expected_records <= together:
+        yield (
+            f"[study] expected_records is {rules.expected_records}, but {counted(K, 'party', 'parties')} with "
+            f"min_records = {fewest} have {K * fewest} to {together} records together; correct expected_records "
+            "or min_records"
+        )
+
+
+def evaluation_problems(section: EvaluationSection, min_records: int, *, multiclass: bool) -> Iterator[str]:
+    """Yield what is wrong with a study's ``[evaluation]``, as sentences."""
+    if as_fraction(section.share) * min_records < 1:
+        yield (
+            f"[evaluation] share is {section.share:g}, but of min_records = {min_records} that is less than one "
+            "record; choose a larger share, or a larger min_records"
+        )
+    if multiclass and section.threshold is not None:
+        yield "[evaluation] has a threshold, but the label has named classes, and no threshold tells them apart"
+
+
+# --- Dropouts --------------------------------------------------------------------
+
+_FEWEST = 2
+
+
+class Dropouts(Section):
+    """``[dropouts]``: how many parties must remain, how often a sum may be made again, and how long Charlie waits."""
+
+    min_survivors: int = Field(description="the fewest parties with which a run goes on; the noise is sized for these")
+    method: Literal["retries", "double-masks"] = Field(
+        default="retries",
+        exclude_if=lambda method: method == "retries",  # so the hash of a study from before this field stays the same
+        description='"retries" to make sums again, "double-masks" to remove the masks of those who fall silent',
+    )
+    retries: int | None = Field(
+        default=None, ge=1, le=1000, description="how many sums a run may make again; the noise pays for all"
+    )
+    patience_seconds: float = Field(
+        gt=0, allow_inf_nan=False, description="how long Charlie waits for a contribution before he goes on without it"
+    )
+
+
+def dropout_problems(section: Dropouts, rules: StudySection, privacy: Privacy, crypto: Crypto, K: int) -> Iterator[str]:
+    """Yield what is wrong with a study's ``[dropouts]``, as sentences.
+
+    Parameters
+    ----------
+    section : Dropouts
+    rules, privacy, crypto : StudySection, Privacy, Crypto
+        The sections with which it may not agree.
+    K : int
+        Parties.
+    """
+    yield from _method_problems(section)
+    s, t = section.min_survivors, privacy.colluders
+    if s < _FEWEST:
+        yield (
+            f"[dropouts] min_survivors is {s}, but must be at least {_FEWEST}: the sum of a single party hides nothing "
+            "but what its own noise hides"
+        )
+    elif s > K:
+        yield f"[dropouts] min_survivors is {s}, but must be at most {K}, the number of parties"
+    elif s <= t:
+        yield (
+            f"[dropouts] min_survivors is {s}, but must be more than [privacy] colluders, which is {t}: at least one "
+            "of those who remain must be honest"
+        )
+    elif section.method == "double-masks" and not _opens_one_set(K, t, s):
+        yield (
+            f"[dropouts] min_survivors is {s}, but must be at least {(K + t - 1) // 2 + 2} with method = "
+            f'"double-masks", {K} parties and {t} colluders: with fewer, two sets of parties could be opened at once; '
+            'raise min_survivors, lower colluders, or set method = "retries"'
+        )
+    patience, deadline, slot = section.patience_seconds, rules.deadline_seconds, rules.slot_seconds
+    if patience > deadline / 2:
+        yield (
+            f"[dropouts] patience_seconds is {patience:g}, but must be at most half of [study] deadline_seconds, which "
+            f"is {deadline:g}: after that others end the run"
+        )
+    if slot is not None and patience <= slot:
+        yield (
+            f"[dropouts] patience_seconds is {patience:g}, but must be more than [study] slot_seconds, which is "
+            f"{slot:g}: no contribution leaves before its slot"
+        )
+    seen = f"retries = {section.retries}" if section.method == "retries" else f'method = "{section.method}"'
+    if privacy.calibration == "paper":
+        why = "and the same noise on two sums hides neither"
+        if section.method == "double-masks":
+            why = "and a sum without a party has less of it than the paper counts"
+        yield (
+            f'[dropouts] has {seen}, but [privacy] calibration is "paper", where noise is drawn once for a run, {why}; '
+            'set calibration = "proven", or remove [dropouts]'
+        )
+    if crypto.sum != "masks":
+        yield (
+            f'[dropouts] has {seen}, but [crypto] sum is "{crypto.sum}", where the sum needs '
+            'every party to the end; set sum = "masks", or remove [dropouts]'
+        )
+
+
+def _opens_one_set(K: int, t: int, s: int) -> bool:
+    from masquerade_core.thresholds import thresholds
+
+    return thresholds(K, t, K - s) is not None
+
+
+def _method_problems(section: Dropouts) -> Iterator[str]:
+    if section.method == "retries" and section.retries is None:
+        yield (
+            "[dropouts] retries is missing: it says how many sums may be made again; set retries = 1 or more, or "
+            'method = "double-masks", which makes none again'
+        )
+    if section.method == "double-masks" and section.retries is not None:
+        yield (
+            f'[dropouts] has retries = {section.retries}, but method is "double-masks", which makes no sum again; '
+            'remove retries, or set method = "retries"'
+        )

@@ -17,29 +17,29 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from masquerade_core.bounded import toml_of
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
-from masquerade_core.study.columns import Feature, Label, Section
-from masquerade_core.study.dropouts import Dropouts, dropout_problems
-from masquerade_core.study.fields import first_repeated, flat, json_text
-from masquerade_core.study.limits import (
+from masquerade_core.study.sections import (
+    CHARLIE,
     MOST_PARTIES,
+    Crypto,
+    Curator,
+    Dropouts,
+    EvaluationSection,
+    Feature,
+    Label,
+    Model,
+    Party,
+    Privacy,
+    Section,
+    StudySection,
     as_fraction,
     check_network,
     crowd_problems,
+    dropout_problems,
     evaluation_problems,
     lead_problems,
     size_problems,
 )
-from masquerade_core.study.sections import (
-    CHARLIE,
-    Crypto,
-    Curator,
-    EvaluationSection,
-    Model,
-    Party,
-    Privacy,
-    StudySection,
-)
-from masquerade_core.study.text import explain, to_toml
+from masquerade_core.study.text import explain, first_repeated, flat, json_text, to_toml
 from masquerade_core.words import counted
 
 __all__ = ["INTERCEPT", "Study", "as_fraction"]

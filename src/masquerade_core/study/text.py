@@ -1,15 +1,22 @@
-"""The text side of a study: errors in it as sentences, and its values as TOML."""
+"""The text side of a study: errors in it as sentences, and its values as TOML.
+
+Operations on any table of fields: check it, flatten it, and write a value in one fixed way.
+"""
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
+from masquerade_core.errors import BadInput
 from masquerade_core.words import counted, printable
 
-__all__ = ["did_you_mean", "explain", "to_toml"]
+__all__ = ["check_section", "did_you_mean", "explain", "first_repeated", "flat", "json_text", "to_toml"]
+
+
+# --- Text ------------------------------------------------------------------------
 
 _KINDS = {
     "string_type": 'text in quotes, such as "a"',
@@ -179,3 +186,46 @@ def _value(value: Any) -> str:
     if isinstance(value, str):  # TOML has JSON's escapes, and also wants DEL escaped
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value, allow_nan=False)
+
+
+# --- Fields ----------------------------------------------------------------------
+
+
+def check_section(model: type[BaseModel], values: dict[str, Any], section: str) -> None:
+    """Check a table whose form another module defines, such as a protocol's own parameters.
+
+    Raises
+    ------
+    BadInput
+        The table has an unknown key or a value out of range. The words are those of :meth:`Study.parse`.
+    """
+    root = create_model("Root", **{section: (model, ...)})  # type: ignore[call-overload]  # a field by its name
+    try:
+        root.model_validate({section: values})
+    except ValidationError as error:
+        raise BadInput(explain(error, root)) from error
+
+
+def first_repeated(values: Sequence[str]) -> str | None:
+    """Return the first value that stands there a second time."""
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON, in one fixed way."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def flat(dump: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of all tables: the dotted name and the value."""
+    for section, content in dump.items():
+        rows = content if isinstance(content, list) else [content]
+        for index, row in enumerate(rows):
+            prefix = f"{section}.{index}" if isinstance(content, list) else section
+            for key in sorted(row):
+                yield f"{prefix}.{key}", row[key]

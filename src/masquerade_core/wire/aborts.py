@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.study import CHARLIE
-from masquerade_core.study.limits import MOST_PARTIES
+from masquerade_core.study.sections import MOST_PARTIES
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.messages import Message
 

@@ -18,34 +18,110 @@ Charlie.
 
 The length of a frame follows from its kind, its type and the length of its body: names and numbers have a fixed width.
 So nobody on the network tells a participant by the length of its name.
+
+The header of a frame, as it is signed: the body is its last field.
+
+The form of a sealed message on its way to Charlie, and how he takes it apart.
+
+A *sealed message* is a message from a party to other parties. It travels as one sealed box for each recipient.
 """
 
 import hashlib
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import msgpack
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
-from masquerade_core.errors import LocalProtocolError, MasqueradeError, ProtocolViolation, StateCopied
-from masquerade_core.grounds import COPIES
+from masquerade_core.errors import COPIES, LocalProtocolError, MasqueradeError, ProtocolViolation, StateCopied
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import MAX_BODY
-from masquerade_core.wire.header import RUN_BYTES, SEQ_BYTES, WIRE_VERSION, Header, Kind, read_header
+from masquerade_core.wire.codec import MAX_BODY, unpack_strict
 from masquerade_core.wire.messages import NAME_BYTES, PARTIES
 
 __all__ = [
+    "HASH_BYTES",
+    "LONGEST_PATH",
     "MAX_FRAME",
     "NONCE_BYTES",
     "RUN_BYTES",
+    "SEQ_BYTES",
     "WIRE_VERSION",
     "Endpoint",
     "Frame",
+    "Header",
     "Kind",
+    "head_of",
+    "pack_boxes",
+    "read_header",
     "run_id",
+    "split_boxes",
+    "target",
     "two_contents",
 ]
+
+
+# --- Header ----------------------------------------------------------------------
+
+WIRE_VERSION = 6
+RUN_BYTES = 16
+SEQ_BYTES = 4
+HASH_BYTES = 32
+"""Bytes of a hash in a tree over hellos (:mod:`masquerade_core.wire.merkle`)."""
+
+LONGEST_PATH = 32 * HASH_BYTES
+"""Bytes of the longest path in such a tree that is read."""
+
+_HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
+
+Kind = Literal["hello", "roster", "hellos", "message", "sealed", "beat", "abort", "standing", "closed"]
+
+_PaddedName = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]
+
+
+class Header(BaseModel):
+    """The header as it is signed. Strict: ``True`` is not a version, and 1.0 is not a number."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+    v: Annotated[int, Field(ge=0, le=2**31)]
+    run: Annotated[bytes, Field(min_length=RUN_BYTES, max_length=RUN_BYTES)]
+    src: _PaddedName
+    dst: _PaddedName
+    kind: Kind
+    seq: Annotated[bytes, Field(min_length=SEQ_BYTES, max_length=SEQ_BYTES)]
+    type: Annotated[str, Field(max_length=64)]
+    body: bytes
+
+
+def head_of(run: bytes) -> bytes:
+    """Return the bytes with which everything begins that is signed as a frame of a run, and nothing else does."""
+    return bytes(
+        msgpack.Packer().pack_array_header(len(_HEADER_FIELDS)) + msgpack.packb(WIRE_VERSION) + msgpack.packb(run)
+    )
+
+
+def read_header(signed: bytes, signer: str) -> Header:
+    """Take apart what ``signer`` has signed: a header, with the body in it.
+
+    Raises
+    ------
+    ProtocolViolation
+        The fault of ``signer``: this program writes frames in another form.
+    """
+    fields = unpack_strict(signed, signer)
+    if isinstance(fields, tuple) and len(fields) == len(_HEADER_FIELDS):
+        try:
+            return Header.model_validate(dict(zip(_HEADER_FIELDS, fields, strict=True)))
+        except ValidationError:
+            pass
+    msg = f"{signer} sent a frame whose header does not have the form that this program writes"
+    raise ProtocolViolation(msg, peer=signer) from None
+
+
+# --- Frames ----------------------------------------------------------------------
 
 NONCE_BYTES = 16
 MAX_FRAME = MAX_BODY + SIGNATURE_BYTES  # bytes
@@ -357,3 +433,48 @@ class Endpoint:
         if not sound:
             msg = f"{hop} sent a frame ({wire.kind}) in another participant's name, or one that is not for {self._me}"
             raise ProtocolViolation(msg, peer=hop)
+
+
+# --- Relay -----------------------------------------------------------------------
+
+
+def target(to: Sequence[str]) -> str:
+    """Return the header's ``dst`` of a sealed message: its one recipient's name, or ``*`` for all other parties."""
+    return to[0] if len(to) == 1 else PARTIES
+
+
+def pack_boxes(boxes: Sequence[bytes]) -> bytes:
+    """Put one box for each recipient, in roster order, into one body: their common length, and all of them in a row.
+
+    So the number of recipients is bounded by a frame's length alone.
+
+    Raises
+    ------
+    LocalProtocolError
+        The boxes are not equally long.
+    """
+    widths = {len(box) for box in boxes}
+    if len(widths) != 1:
+        msg = f"boxes of one sealed message have {len(widths)} lengths; all must be equally long"
+        raise LocalProtocolError(msg)
+    return bytes(msgpack.packb((widths.pop(), b"".join(boxes))))
+
+
+def split_boxes(frame: Frame, names: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
+    """Return the (recipient, box) pairs of a sealed message that Charlie received from its source.
+
+    Raises
+    ------
+    ProtocolViolation
+        The source's fault, for it signed this frame: an unknown recipient, a wrong number of boxes, or boxes of
+        unequal length.
+    """
+    others = tuple(name for name in names if name != frame.source)
+    # With two parties, "the other one" and "all others" mean the same, and the header may say either.
+    to = others if frame.to == PARTIES else (frame.to,)
+    match unpack_strict(frame.body, frame.source):
+        case (int(width), bytes(boxes)) if width > 0 and width is not True and len(boxes) == width * len(to):
+            if set(to) <= set(others):
+                return tuple((name, boxes[i * width : (i + 1) * width]) for i, name in enumerate(to))
+    msg = f"{frame.source} sent a malformed sealed message; it needs one box for each recipient, all equally long"
+    raise ProtocolViolation(msg, peer=frame.source)

@@ -12,7 +12,7 @@ from elsewhere, and it decides the path's length at each place.
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from masquerade_core.wire.header import HASH_BYTES
+from masquerade_core.wire.frames import HASH_BYTES
 
 __all__ = ["is_under", "path_to", "root_of", "tree_of"]
 

@@ -25,14 +25,12 @@ from typing import Any, NamedTuple
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
 from masquerade_core.crypto.pair_keys import alike, alike_words, check_owned
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.shown import shows_all
+from masquerade_core.roster_disclosure import shows_all
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, may_be_copied, read_abort
 from masquerade_core.wire.codec import decode
-from masquerade_core.wire.frames import MAX_FRAME, Endpoint, Frame
-from masquerade_core.wire.header import head_of, read_header
+from masquerade_core.wire.frames import MAX_FRAME, Endpoint, Frame, head_of, read_header, split_boxes
 from masquerade_core.wire.messages import PARTIES, Broadcast, Message, SealedMessage
-from masquerade_core.wire.relay import split_boxes
 from masquerade_core.words import counted
 
 __all__ = ["Finding", "Judge", "proves"]

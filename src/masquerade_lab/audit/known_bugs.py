@@ -8,8 +8,7 @@ from fractions import Fraction
 from functools import cache, partial
 
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
-from masquerade_core.privacy.noise.gaussian_rounds import rounds_sigma, sensitivity
-from masquerade_core.privacy.noise.shares import gaussian_share_sigma
+from masquerade_core.privacy.noise.gaussian_rounds import gaussian_share_sigma, rounds_sigma, sensitivity
 from masquerade_core.study import Study
 from masquerade_lab.audit.audit import Audit, Gate
 from masquerade_lab.audit.canary import FLAT, study_of

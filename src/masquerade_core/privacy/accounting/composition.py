@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Self
 
-from masquerade_core.privacy._checks import require
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.numbers import require
 
 __all__ = ["DELTA_UNITS", "UNITS", "Cost", "Total", "cost_of", "down", "target", "up"]
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.privacy._checks import require
-from masquerade_core.special import betainc, gammainc, gammaln
+from masquerade_core.lazy_scipy import betainc, gammainc, gammaln
+from masquerade_core.privacy.numbers import require
 
 __all__ = ["composed_epsilon", "loss_distribution"]
 

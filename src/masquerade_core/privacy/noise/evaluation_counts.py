@@ -15,9 +15,8 @@ replaced record moves by Delta = sqrt(2 LOCATE_UNITS^2 + 2 COUNT_UNITS^2 + SQUAR
 import math
 from fractions import Fraction
 
-from masquerade_core.privacy._roots import root_up
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, rounds_sigma
-from masquerade_core.privacy.noise.shares import gaussian_share_sigma
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, gaussian_share_sigma, rounds_sigma
+from masquerade_core.privacy.numbers import root_up
 
 __all__ = ["COUNT_UNITS", "LOCATE_UNITS", "SQUARE_UNITS", "count_sd", "counts_noise"]
 

@@ -3,13 +3,15 @@
 A round releases q + x. Here q is the sum of all records' clipped vectors, rounded to a grid, and x the sum of the
 parties' shares of discrete Gaussian noise. Replacing one record moves q by at most Delta (:func:`sensitivity`). The sum
 of h shares is a normal variable that was rounded in a way that commutes with q, up to a total variation distance of
-less than 2^-200 (:func:`~masquerade_core.privacy.accounting.closeness.closeness_of_sum`). Each of the T rounds may
+less than 2^-200 (:func:`~masquerade_core.privacy.accounting.gaussian_dp.closeness_of_sum`). Each of the T rounds may
 depend on those before. From all rounds together, two neighbouring data sets are at least as hard to tell apart as one
 number drawn from N(0, 1) and one drawn from N(mu, 1), with mu = Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the
 derivation.
 
 Every participant computes the noise for itself, and the layout of its messages follows from it. So
 :func:`rounds_sigma` uses fractions and correctly rounded arithmetic, and gives the same number on every machine.
+
+How much discrete Gaussian noise each party draws, so that the sum of the honest parties' noise is enough.
 """
 
 import math
@@ -20,15 +22,58 @@ from functools import cache
 import gmpy2
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy._checks import require
-from masquerade_core.privacy._roots import root_up
-from masquerade_core.privacy._search import smallest
-from masquerade_core.privacy.accounting.closeness import LEAST_SHARE_SIGMA
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
-from masquerade_core.privacy.noise.shares import gaussian_share_sigma
+from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA, epsilon_of, mu_of
+from masquerade_core.privacy.numbers import require, root_up, smallest
 from masquerade_core.study import as_fraction
 
-__all__ = ["LOST_BITS", "SharedNoise", "charge", "lost_delta", "rounds_noise", "rounds_sigma", "sensitivity"]
+__all__ = [
+    "LOST_BITS",
+    "SharedNoise",
+    "charge",
+    "gaussian_share_sigma",
+    "lost_delta",
+    "rounds_noise",
+    "rounds_sigma",
+    "sensitivity",
+]
+
+
+# --- Shares ----------------------------------------------------------------------
+
+_LEAST_USED_SIGMA = 4
+_SHARE_BITS = 20  # fraction bits of a share's sigma: rounding up costs less than 2^-20/3 of it
+
+
+def gaussian_share_sigma(sigma: Fraction, honest: int) -> Fraction:
+    """Return the sigma of a share, such that any ``honest`` shares hide as well as one continuous normal of ``sigma``.
+
+    It is sqrt((sigma^2 + 9)/h), rounded up to a multiple of 2^-20, and at least 4. Then tau of :func:`closeness_of_sum`
+    is below 10^-67 for each share and coordinate, which is less than the part of delta that statements reserve for it.
+
+    Parameters
+    ----------
+    sigma : Fraction
+        Standard deviation that the sum must have, in grid units, greater than 0.
+    honest : int
+        h, how many shares the adversary does not know: at least 1.
+
+    Notes
+    -----
+    Each of h parties draws from :func:`~masquerade_core.privacy.samplers.discrete_gaussian.discrete_gaussian` with the
+    returned sigma, s. Let x be the sum of their draws on each coordinate. The release is q + x, where q is an integer
+    vector that differs by at most Delta in L2 norm between neighbours. Let z be continuous and normal, of standard
+    deviation sqrt(h s^2 - 9) >= sigma. A guarantee (epsilon, delta) of q + z holds for q + x with
+    (1 + exp(epsilon)) tau more in delta, tau =
+    :func:`~masquerade_core.privacy.accounting.gaussian_dp.closeness_of_sum`. So the exact curve of Gaussian noise in
+    :mod:`masquerade_core.privacy.accounting.gaussian_dp` applies, in any number of dimensions. Further shares that the
+    adversary does not know only add independent noise.
+    """
+    require(sigma > 0 and honest >= 1, "sigma must be greater than 0, and at least one share unknown to the adversary")
+    least = (sigma**2 + LEAST_SHARE_SIGMA**2) / honest
+    return max(root_up(least, _SHARE_BITS), Fraction(_LEAST_USED_SIGMA))
+
+
+# --- Gaussian rounds -------------------------------------------------------------
 
 LOST_BITS = 127
 """(1 + exp(epsilon)) 2^-LOST_BITS of delta is reserved.

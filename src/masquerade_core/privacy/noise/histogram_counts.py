@@ -4,14 +4,14 @@ Released is q + x: q are the counts of H histograms, and x is the sum of all par
 exactly one bin of each histogram. So a replaced record takes 1 from one bin and adds 1 to another, in each histogram at
 most once, and moves q by at most sqrt(2 H) in L2 norm. Counts are whole numbers, so nothing is rounded. The sum of any
 h shares hides as well as a continuous normal of standard deviation Delta/mu (Balle and Wang 2018, Theorem 8;
-:func:`~masquerade_core.privacy.noise.shares.gaussian_share_sigma`). What is computed from q + x costs no more privacy.
+:func:`~masquerade_core.privacy.noise.gaussian_rounds.gaussian_share_sigma`). What is computed from q + x costs no more
+privacy.
 """
 
 from fractions import Fraction
 
-from masquerade_core.privacy._roots import root_up
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_sigma
-from masquerade_core.privacy.noise.shares import gaussian_share_sigma
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, gaussian_share_sigma, rounds_sigma
+from masquerade_core.privacy.numbers import root_up
 
 __all__ = ["COUNT_BITS", "histogram_noise", "histogram_sensitivity"]
 

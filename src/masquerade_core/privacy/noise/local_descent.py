@@ -18,8 +18,8 @@ from functools import cache
 import gmpy2
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy._roots import root_up
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
+from masquerade_core.privacy.numbers import root_up
 from masquerade_core.study import as_fraction
 
 __all__ = [

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy._checks import require
 from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
+from masquerade_core.privacy.numbers import require
 from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS
 from masquerade_core.privacy.samplers.rounded_gaussian import GAUSSIAN_TV_BITS
 

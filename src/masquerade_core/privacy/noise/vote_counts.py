@@ -3,8 +3,8 @@
 Released is q + x: q are the counts of votes, and x is the sum of all parties' shares of noise. A party that votes
 otherwise at every one of N points moves q by at most Delta in L2 norm (:func:`counts_sensitivity`). Votes are whole
 numbers, so nothing is rounded. The sum of any h shares hides as well as a continuous normal of standard deviation
-Delta/mu (Balle and Wang 2018, Theorem 8; :func:`~masquerade_core.privacy.noise.shares.gaussian_share_sigma`). What is
-computed from q + x costs no more privacy.
+Delta/mu (Balle and Wang 2018, Theorem 8; :func:`~masquerade_core.privacy.noise.gaussian_rounds.gaussian_share_sigma`).
+What is computed from q + x costs no more privacy.
 
 Slots of plaintexts follow from the noise. So it is worked out in fractions and correctly rounded arithmetic, and is the
 same number on every machine.
@@ -13,8 +13,7 @@ same number on every machine.
 import math
 from fractions import Fraction
 
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_sigma
-from masquerade_core.privacy.noise.shares import gaussian_share_sigma
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, gaussian_share_sigma, rounds_sigma
 
 __all__ = ["COUNT_BITS", "LEAST_SHARE", "count_noise", "counters_at_a_point", "counts_sensitivity"]
 

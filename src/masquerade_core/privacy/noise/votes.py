@@ -19,9 +19,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from masquerade_core.lazy_scipy import lambertw
 from masquerade_core.learning.losses import LOGISTIC, loss_of
 from masquerade_core.privacy.noise.output_perturbation import classifier_norm_bound
-from masquerade_core.special import lambertw
 
 __all__ = ["minimiser_radius", "output_rate", "sharp_sensitivity", "votes_sensitivity"]
 

@@ -5,7 +5,7 @@ from functools import cache
 
 import gmpy2
 
-from masquerade_core.privacy._checks import require
+from masquerade_core.privacy.numbers import require
 from masquerade_core.rng import FromBytes, Rng
 
 __all__ = ["TAIL_BITS", "Bits", "check_positive", "grid", "uniforms"]

@@ -6,9 +6,7 @@ from functools import lru_cache
 
 import gmpy2
 
-from masquerade_core.privacy._checks import require
-from masquerade_core.privacy.normal import erfcinv
-from masquerade_core.privacy.samplers._tails import PRECISION, smallest_bound
+from masquerade_core.privacy.numbers import PRECISION, erfcinv, require, smallest_bound
 from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace_draw
 from masquerade_core.rng import Rng

@@ -1,0 +1,1 @@
+"""A participant's process: it drives a role and a session, and tells its operator what happens."""

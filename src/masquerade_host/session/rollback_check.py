@@ -1,0 +1,186 @@
+"""Where the others stand: a party that was started again asks, before it sends anything new.
+
+The journal of a party may be an old copy: somebody restored a backup, or a whole virtual machine. Such a party would
+draw numbers a second time that it has sent already, and send two messages where one is allowed. The worst of it are two
+noisy answers to one question, each for the price of one. Charlie, who passes all messages on, would notice and might
+like it. So the party asks the other parties, who would not.
+
+Its question contains a fresh random number, and Charlie passes it on. Each other party answers under its own signature:
+that number, how many of Charlie's broadcasts it has received, and the running hash of them. Charlie can withhold these
+answers, but he can neither change them nor repeat old ones. While one is missing, the party sends nothing new.
+
+A broadcast follows from what the parties sent before. So if another party has received more broadcasts than this
+party's role has taken when it wants to send, then this message was sent once before, or Charlie went on without it. In
+both cases the attempt ends.
+
+In a study with more than 65 parties and without ``[dropouts]`` the party asks its neighbours alone. Charlie could keep
+a broadcast from all of them and not from others. That gains him nothing: no further sum opens without them, so he
+could as well keep it from everybody, and then nobody could know of it either. It is assumed that one of the neighbours
+is honest, as for the masks. With ``[dropouts]`` the run could go on without them, so there everybody is asked.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from masquerade_core.errors import ProtocolViolation, RunFailed, StateCopied
+from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.frames import NONCE_BYTES, Endpoint
+from masquerade_core.wire.messages import NAME_BYTES, Message
+from masquerade_core.words import counted, listed
+from masquerade_host.session.messages import DIGEST_BYTES
+
+__all__ = ["ANSWER", "ASK", "Ask", "Held", "Standing", "Standings", "padded"]
+
+ASK, ANSWER = "ask", "answer"
+"""The types of frames of kind ``standing``."""
+
+_COUNT_BYTES = 4
+
+_Name = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]  # padded: its length tells nothing
+_Count = Annotated[bytes, Field(min_length=_COUNT_BYTES, max_length=_COUNT_BYTES)]
+_Nonce = Annotated[bytes, Field(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+_Digest = Annotated[bytes, Field(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+
+
+class Ask(Message):
+    """The question where a party stands: from one that was started again to Charlie, and from him to every other."""
+
+    asker: _Name
+    nonce: _Nonce
+
+
+class Standing(Message):
+    """From a party to Charlie: how many of his broadcasts it has received, and the running hash of them."""
+
+    asker: _Name
+    nonce: _Nonce
+    broadcasts: _Count
+    chain: _Digest
+
+    @classmethod
+    def of(cls, ask: Ask, chain: Sequence[bytes]) -> Self:
+        """Answer a question; ``chain`` is as :attr:`masquerade_host.session.transcript_agreement.Told.chain`."""
+        count = (len(chain) - 1).to_bytes(_COUNT_BYTES, "big")
+        return cls(asker=ask.asker, nonce=ask.nonce, broadcasts=count, chain=chain[-1])
+
+
+class Standings(Message):
+    """From Charlie to the party that asked: one party's :class:`Standing`, in the frame that this party signed."""
+
+    party: _Name
+    signed: Annotated[bytes, Field(max_length=1024)]
+
+
+def padded(name: str) -> str:
+    """Return a name as it stands in these messages."""
+    return name.ljust(NAME_BYTES)
+
+
+class Held:
+    """A party that was started again, until everybody whom it asks has said where it stands.
+
+    Parameters
+    ----------
+    me : str
+    others : sequence of str
+        Those whom it asks.
+    nonce : bytes
+        Fresh, and random.
+    """
+
+    def __init__(self, me: str, others: Sequence[str], nonce: bytes) -> None:
+        self.me = me
+        self.nonce = nonce
+        self._missing = list(others)
+        self._said: dict[str, tuple[int, bytes]] = {}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The parties that have not answered."""
+        return tuple(self._missing)
+
+    def ask(self) -> bytes:
+        """Return the body of the question."""
+        return encode(Ask(asker=padded(self.me), nonce=self.nonce), CHARLIE)
+
+    def take(self, answer: Standings, reader: Endpoint) -> None:
+        """Take one party's answer, as Charlie passed it on; an answer to an older question is ignored.
+
+        Parameters
+        ----------
+        answer : Standings
+        reader : Endpoint
+            Reads the frames that parties signed for Charlie in this run.
+
+        Raises
+        ------
+        ProtocolViolation
+            Charlie's fault: the party did not sign this.
+        """
+        party = answer.party.rstrip(" ")
+        if party not in self._missing:
+            return
+        try:
+            frame = reader.open(party, answer.signed, numbered=False)
+            standing = decode(Standing, frame.body, party)
+        except ProtocolViolation as error:
+            raise _forged(party) from error
+        if (frame.kind, frame.type) != ("standing", ANSWER):
+            raise _forged(party)
+        if (standing.asker, standing.nonce) == (padded(self.me), self.nonce):
+            self._missing.remove(party)
+            self._said[party] = int.from_bytes(standing.broadcasts, "big"), standing.chain
+
+    def check(self, chain: Sequence[bytes]) -> None:
+        """Check that the others received the same broadcasts, as far as this party has received them.
+
+        Parameters
+        ----------
+        chain : sequence of bytes
+            This party's own, as :attr:`masquerade_host.session.transcript_agreement.Told.chain`.
+
+        Raises
+        ------
+        RunFailed
+            They received others.
+        """
+        for name, (count, theirs) in self._said.items():
+            if count < len(chain) and chain[count] != theirs:
+                raise RunFailed(
+                    f"{name} has signed for other broadcasts of {CHARLIE} than {self.me} has in its journal: the state "
+                    f"of this machine was rolled back, or {CHARLIE} told two parties two things",
+                    "nothing was sent; this attempt is over",
+                )
+
+    def check_send(self, taken: int) -> None:
+        """Check that the role may send something new; not before everybody has answered.
+
+        Parameters
+        ----------
+        taken : int
+            How many broadcasts the role had taken when it wanted to send.
+
+        Raises
+        ------
+        StateCopied
+            Another party has received more than that.
+        """
+        if ahead := tuple(name for name, (count, _) in self._said.items() if count > taken):
+            most = max(count for count, _ in self._said.values())
+            raise StateCopied(
+                f"this machine's state was rolled back, or is a copy: {listed(ahead)} signed for "
+                f"{counted(most, 'broadcast')} of {CHARLIE}, and {self.me} would now send what followed number {taken}",
+                "nothing was sent a second time; this attempt is over. If a backup was restored here, then the ledger "
+                "of the budget may be too old as well: compare it with the reports of the other parties",
+                copied=(self.me,),
+            )
+
+
+def _forged(name: str) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"{CHARLIE} passed on a standing of {name} that it did not sign for this run; allowed is what a party signed",
+        peer=CHARLIE,
+    )

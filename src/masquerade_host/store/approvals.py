@@ -1,0 +1,175 @@
+"""The record of a person's yes: which study, as which participant, on which population's budget, who and when.
+
+A record stands for one study *fingerprint*. Whoever changes anything in the study's file has a study that nobody has
+approved.
+"""
+
+import contextlib
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from masquerade_core import __version__
+from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
+from masquerade_core.study import Study
+from masquerade_host.store.state import StateFolder, private_folder
+
+__all__ = ["Approval", "all_approvals", "find_approval", "need_approval", "record_approval"]
+
+_Text = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class Approval(BaseModel):
+    """One person's yes to one study.
+
+    Parameters
+    ----------
+    schema_version : int
+        Of this record's form.
+    study : str
+        The study's name.
+    digest : str
+        The study's whole hash, in hexadecimal digits. Its fingerprint is the start of it.
+    participant, population : str
+        As which party this machine takes part, and on whose budget the run counts.
+    who : str
+        The person.
+    when : str
+        The time, in UTC.
+    version : str
+        That of the program which showed the study.
+    counted_with : dict of str to str, optional
+        The other parties' names, and the fingerprints of their keys, where a run opens the exact number of all their
+        records and this party's. A later approval asks for them (:mod:`masquerade_core.privacy.totals`).
+    code : str
+        Where the protocol is another distribution's: which one, its version, and a hash of its files.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+    schema_version: Literal[1] = 1
+    study: str
+    digest: Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
+    participant: str
+    population: str
+    who: _Text
+    when: str
+    version: str
+    counted_with: dict[str, str] = {}
+    code: str = ""
+
+    @classmethod
+    def given(cls, study: Study, me: str, population: str, who: str, code: str = "", *, counted: bool) -> Self:
+        """Return the approval that a person gives now; ``counted``: whether a run opens the number of all records.
+
+        Raises
+        ------
+        BadInput
+            ``who`` is empty or longer than 128 characters.
+        """
+        if not 0 < len(who) <= 128:  # noqa: PLR2004
+            raise BadInput(
+                f"the name of who approves has {len(who)} characters; 1 to 128 are allowed", "give another with --by"
+            )
+        return cls(
+            study=study.study.name,
+            digest=study.digest().hex(),
+            participant=me,
+            population=population,
+            who=who,
+            when=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            version=__version__,
+            counted_with={p.name: p.key.fingerprint() for p in study.parties if p.name != me} if counted else {},
+            code=code,
+        )
+
+
+def record_approval(state: StateFolder, study: Study, approval: Approval) -> Path:
+    """Write an approval into the state folder, whole or not at all; an earlier one for the same study is replaced.
+
+    Raises
+    ------
+    BadInput
+        The state folder cannot be made or written to.
+    RunFailed
+        The disk is full or broken.
+    """
+    path = state.made().approval(study, approval.participant)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        private_folder(path.parent)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(approval.model_dump_json(indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        for folder in (path.parent, state.root):
+            _sync(folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise RunFailed(
+            f"the approval cannot be written to {path}: {error.strerror}", "see whether the disk is full, or read-only"
+        ) from error
+    return path
+
+
+def all_approvals(state: StateFolder) -> tuple[Approval, ...]:
+    """Return all recorded approvals that can be read, in the order of their times."""
+    found = []
+    for path in state.approvals.glob("*.json"):
+        with contextlib.suppress(OSError, ValidationError):
+            found.append(Approval.model_validate_json(path.read_bytes()))
+    return tuple(sorted(found, key=lambda approval: (approval.when, approval.study)))
+
+
+def find_approval(state: StateFolder, study: Study, me: str) -> Approval | None:
+    """Return the recorded approval of exactly this study for participant ``me``, or None.
+
+    Raises
+    ------
+    BadInput
+        There is a record, but it cannot be read or says something else than its name.
+    """
+    path = state.approval(study, me)
+    hint = f"remove it, and approve the study again: masquerade approve STUDY --state {state.root}"
+    try:
+        approval = Approval.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise BadInput(f"the approval {path} cannot be read", hint) from error
+    if (approval.digest, approval.participant) != (study.digest().hex(), me):
+        raise BadInput(f"the approval {path} is of another study or participant than its name says", hint)
+    return approval
+
+
+def need_approval(state: StateFolder, study: Study, me: str) -> Approval:
+    """Return the recorded approval of exactly this study.
+
+    Raises
+    ------
+    RefusedLocally
+        It has not been approved, as participant ``me``, in this state folder.
+    """
+    if (approval := find_approval(state, study, me)) is not None:
+        return approval
+    raise RefusedLocally(
+        f"this study has not been approved for {me}: its fingerprint is {study.fingerprint()}, and no approval of it "
+        f"lies in {state.root}",
+        "read it and approve it with 'masquerade approve STUDY'; 'masquerade study diff OLD NEW' says what changed "
+        "since an older one",
+    )
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,787 @@
+"""The journal: what a process needs to go on with a run after it died, on disk before anything leaves.
+
+It is an SQLite database that survives power cuts, and is overwritten and deleted at the end. A session writes its steps
+through it, and after a restart it checks that the same steps happen again.
+
+Space for a log: a commit into a file that need not grow costs the disk one write in place of three.
+
+SQLite writes each transaction to a log beside the database, the file ``-wal``, and waits until the disk has it. Where
+the file grows, the disk must also write the file's new length, and with it the journal of the file system. Several
+processes that do so at the same time wait for each other. So the log gets its full length once, before the run.
+
+SQLite reads a log up to the first entry that is not whole and of this log. The zeros after it are no entry.
+
+A participant's part of a run follows from a few inputs: the frames that it accepted, the numbers that it drew, and the
+decisions that a clock made. The journal holds these inputs in order, and a hash of each frame that followed from them.
+A process that starts again feeds the inputs to the same program (:mod:`masquerade_host.process.driver`). So it sends
+the same bytes again, and no number is drawn a second time for another purpose.
+
+The session adds rows as things happen, and commits them in one transaction before it sends or acknowledges anything. A
+power cut loses what was not committed; nobody else has seen it. The journal contains secrets, such as keys and noise.
+It is deleted when the attempt ends. :mod:`masquerade_host.store.journal` keeps it on disk.
+
+The steps: a session writes down through it what happens, and after a restart it checks that the same happens.
+
+While a session lives, :meth:`Steps.note` adds a row to the journal. After a restart the journal already has rows. Then
+the same calls compare what happens with the next row and add nothing. So a process that would go on in another way is
+found out before it sends anything. :mod:`masquerade_host.process.driver` feeds the inputs among the rows to the
+session.
+
+These kinds of rows exist:
+
+=============  ========================================================================================================
+``program``    the program with which the attempt began
+``begun``      a hash of the records with which it began
+``run``        the run's id, once it is known
+``once``       a number that the role drew, or the result of its arithmetic
+``hello``      a party's hello that stands in Charlie's roster
+``received``   a numbered frame that was accepted
+``sent``       the hash of a numbered frame, or a party's hello, that was made for the other end of a hop
+``acked``      how many frames the other end of a hop holds for certain
+``lost``       Charlie goes on without a party
+``patience``   a wait ended because its time was over
+=============  ========================================================================================================
+
+A journal on disk: an SQLite database that survives power cuts, and is overwritten and deleted at the end.
+
+What remains of an attempt is one line in ``attempts.jsonl``, which says which run it was and how it ended.
+
+Each row has a link to the row before it, under a key that is not in the folder (:mod:`masquerade_host.store.state`). A
+second file, the *head*, says how many rows there are, the last link, and which run this is. SQLite drops the end of a
+log that is damaged and says nothing, and the head shows it. It is written after each commit, and the disk is not
+awaited. So a power cut may leave a head that is older than the rows, and never a newer one.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+import struct
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from masquerade_core.errors import BadInput, Damaged, LocalProtocolError, MasqueradeError, RefusedLocally, RunFailed
+from masquerade_core.study import Study
+from masquerade_core.wire.frames import RUN_BYTES
+from masquerade_core.words import counted
+from masquerade_host.process.program import Program
+from masquerade_host.store.keyfiles import Keys
+from masquerade_host.store.state import CHAIN_BYTES, damaged, is_damage, link, private_folder, state_folder
+
+__all__ = [
+    "FINISHED",
+    "LOG_PAGES",
+    "Entry",
+    "Journal",
+    "NoJournal",
+    "SqliteJournal",
+    "Steps",
+    "digest_of",
+    "grow",
+    "journal_of",
+]
+
+
+# --- Space for the log ----------------------------------------------------------------
+
+LOG_PAGES = 256
+"""The length of a log, in pages of SQLite. It copies a full log to its place, and begins the log anew."""
+
+_BYTES = (LOG_PAGES + 64) * (4096 + 24)  # each page with its header; the transaction that fills the log may be long
+
+
+def grow(log: Path) -> None:
+    """Give a log its full length, if it is there and shorter. Without space on the disk it stays as it is.
+
+    Parameters
+    ----------
+    log : Path
+        Of a database that nobody writes at this moment.
+    """
+    with contextlib.suppress(OSError):
+        file = os.open(log, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if (length := os.fstat(file).st_size) < _BYTES:
+                os.pwrite(file, bytes(_BYTES - length), length)
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+
+# --- Journal ---------------------------------------------------------------------
+
+FINISHED = "finished"
+"""How an attempt ended that has its result."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a journal.
+
+    Attributes
+    ----------
+    kind : str
+        What happened; :mod:`masquerade_host.process.driver` has the list.
+    peer : str
+        The participant at the other end, or ``*`` for a frame that goes to all parties.
+    label : str
+        Tells rows of one kind apart, such as the label of a draw.
+    data : bytes
+    """
+
+    kind: str
+    peer: str = ""
+    label: str = ""
+    data: bytes = b""
+
+
+class Journal(Protocol):
+    """Where a session writes down what it needs after a restart.
+
+    Attributes
+    ----------
+    kept : bool
+        Whether rows outlive the process.
+    joined : bool
+        Whether an earlier process of this attempt took part in a run: it had accepted a frame.
+    run : bytes
+        The id of the run under way, once it is known; empty before, and after the end.
+    finished : bytes
+        The id of a run that finished here, if the process died while it deleted the journal of that run. The deletion
+        is complete now.
+    """
+
+    kept: bool
+    joined: bool
+    run: bytes
+    finished: bytes
+
+    def entries(self) -> Iterator[Entry]:
+        """Return the rows that an earlier process of this attempt committed, in order."""
+
+    def append(self, entry: Entry) -> None:
+        """Add a row to the next transaction."""
+
+    def commit(self) -> None:
+        """Write the rows added since the last commit. When this returns, a power cut does not lose them.
+
+        Raises
+        ------
+        RunFailed
+            They could not be written. No row can be written after this.
+        """
+
+    def end(self, how: str, run: bytes = b"") -> None:
+        """The attempt is over: delete every row, and keep one line that says how it ended."""
+
+    def __enter__(self) -> Self:
+        """Return the journal."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let another process open the journal. The attempt lives, unless it was ended."""
+
+
+class NoJournal:
+    """Nothing outlives the process: for runs in memory, for tests, and for ``--no-journal``."""
+
+    kept = False
+    joined = False
+    run = b""
+    finished = b""
+
+    def entries(self) -> Iterator[Entry]:
+        """Return nothing."""
+        return iter(())
+
+    def append(self, entry: Entry) -> None:
+        """Do nothing."""
+
+    def commit(self) -> None:
+        """Do nothing."""
+
+    def end(self, how: str, run: bytes = b"") -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        """Return the journal."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Do nothing."""
+
+
+# --- Replay log -----------------------------------------------------------------------
+
+_DIGEST_BYTES = 32
+
+
+def digest_of(frame: bytes) -> bytes:
+    """Return the hash by which a journal knows a frame that was sent."""
+    return hashlib.blake2b(frame, digest_size=_DIGEST_BYTES, person=b"masq sent").digest()
+
+
+class Steps:
+    """One participant's journal, written or compared.
+
+    Parameters
+    ----------
+    journal : Journal, optional
+        By default nothing is kept.
+    """
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        self._journal: Journal = NoJournal() if journal is None else journal
+        self._rows: Iterator[Entry] = self._journal.entries()
+        self._due = next(self._rows, None)
+        self.passed = 0  # rows that were compared
+        self.kept = self._journal.kept
+
+    @property
+    def due(self) -> Entry | None:
+        """The row that must come next in a replay; ``None`` when this participant lives."""
+        return self._due
+
+    def note(self, kind: str, peer: str = "", label: str = "", data: bytes = b"") -> None:
+        """Write down what happens; in a replay, check that it is what happened.
+
+        Raises
+        ------
+        LocalProtocolError
+            Something else happened then.
+        """
+        entry = Entry(kind, peer, label, data)
+        if self._due is None:
+            self._journal.append(entry)
+            return
+        if entry != self._due:
+            raise self.changed(f"{kind} {label}".strip())
+        self._advance()
+
+    def begin(self, program: Program, records: bytes) -> None:
+        """Write down with what the attempt begins; after a restart, check that it is what it began with.
+
+        Parameters
+        ----------
+        program : Program
+        records : bytes
+            A hash of this participant's records.
+
+        Raises
+        ------
+        ProgramChanged
+            The program is another one.
+        RefusedLocally
+            The records are others.
+        """
+        if self._due is None:
+            self.note("program", data=program.packed())
+            self.note("begun", data=records)
+            return
+        program.check_same(Program.unpacked(self._take("program")))
+        if self._take("begun") != records:
+            raise RefusedLocally(
+                "these records are not those with which the run began on this machine",
+                "nothing more was sent, and this attempt is over; a new one needs its records unchanged until its end",
+            )
+
+    def _take(self, kind: str) -> bytes:
+        """Return what the row that is due holds, which is of this kind."""
+        if self._due is None or self._due.kind != kind:
+            raise self.changed(kind)
+        data = self._due.data
+        self._advance()
+        return data
+
+    def drawn(self, label: str) -> bytes | None:
+        """Return what was drawn under this label, in a replay; ``None`` when it is to be drawn now.
+
+        Raises
+        ------
+        LocalProtocolError
+            Something else came next then.
+        """
+        if self._due is None:
+            return None
+        if (self._due.kind, self._due.label) != ("once", label):
+            raise self.changed(f"the draw {label!r}")
+        data = self._due.data
+        self._advance()
+        return data
+
+    def decide(self, kind: str, *, now: bool) -> bool:
+        """Return ``now``, which a clock has decided, and write it down if it is true; in a replay, what was decided."""
+        if self._due is not None:
+            now = self._due.kind == kind
+        if now:
+            self.note(kind)
+        return now
+
+    def _advance(self) -> None:
+        self._due = next(self._rows, None)
+        self.passed += 1
+
+    def changed(self, what: str) -> LocalProtocolError:
+        """Return the error for a replay that does not do what was done then."""
+        due = "the end of the run so far" if self._due is None else f"{self._due.kind} {self._due.label}".strip()
+        return LocalProtocolError(
+            f"what this process does now is not what it did before it was started again: step {self.passed} is now "
+            f"{what}, and was {due}",
+            "this attempt is over; start the next one and its restarts with the same options. If they were the same, "
+            "this is a bug",
+        )
+
+    def commit(self) -> None:
+        """Write to the disk what was noted.
+
+        Raises
+        ------
+        RunFailed
+            It could not be written. From here on nothing is kept, so that the others can still be told of the end.
+        """
+        try:
+            self._journal.commit()
+        except MasqueradeError:
+            self._journal, self._rows, self._due = NoJournal(), iter(()), None
+            raise
+
+
+# --- On disk --------------------------------------------------------------------------
+
+_FILE = "journal.sqlite"
+_DOOMED = "journal.deleted"  # the rows of an ended attempt, while they are overwritten
+_LINES = "attempts.jsonl"
+_CHUNK = 1 << 20
+_HEAD = "journal.head"
+_NUMBERS = struct.Struct(">QQ")  # of a head: the attempt, and how many rows
+_TABLE = """CREATE TABLE rows
+(n INTEGER PRIMARY KEY, chain BLOB NOT NULL, kind TEXT, peer TEXT, label TEXT, data BLOB) STRICT"""
+_SETTINGS = (
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # a commit returns when the disk has it
+    "PRAGMA secure_delete = ON",
+    "PRAGMA temp_store = MEMORY",
+    f"PRAGMA wal_autocheckpoint = {LOG_PAGES}",  # the log begins anew before it would grow
+)
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The contents of the second file: the number of the attempt and of its rows, the last link, and the run's id."""
+
+    attempt: int
+    count: int
+    chain: bytes
+    run: bytes = b""
+
+    def packed(self, key: bytes) -> bytes:
+        """Return the file's bytes, with a keyed hash of them."""
+        data = _NUMBERS.pack(self.attempt, self.count) + self.chain + self.run.ljust(RUN_BYTES, b"\0")
+        return data + link(key, b"head", [data])
+
+    @classmethod
+    def unpacked(cls, data: bytes, key: bytes) -> Self | None:
+        """Return the head of these bytes; None if they were not written so."""
+        body, tag = data[:-CHAIN_BYTES], data[-CHAIN_BYTES:]
+        if len(body) != _NUMBERS.size + CHAIN_BYTES + RUN_BYTES or link(key, b"head", [body]) != tag:
+            return None
+        rest = body[_NUMBERS.size :]
+        run = rest[CHAIN_BYTES:]
+        attempt, count = _NUMBERS.unpack_from(body)
+        return cls(attempt, count, rest[:CHAIN_BYTES], run if any(run) else b"")
+
+
+class SqliteJournal:
+    """A journal in a folder of its own, for one participant of one study.
+
+    Opening it finds the rows of an attempt that lives, if there is one. It is locked until the process ends or closes
+    it: two processes cannot take part in one attempt.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there, for its owner alone.
+    key : bytes
+        32 bytes, for the links between rows.
+
+    Attributes
+    ----------
+    attempt : int
+        The number of this attempt: 1 for the first one of this participant and study.
+
+    Raises
+    ------
+    BadInput
+        Another process has this journal open.
+    RunFailed
+        The folder cannot be made, or the journal in it cannot be read or written. Damage is found by :meth:`entries`.
+    """
+
+    kept = True
+
+    def __init__(self, folder: Path, key: bytes) -> None:
+        self._folder, self._key = folder, key
+        self._added: list[Entry] = []
+        self._damage: Damaged | None = None
+        self._database = sqlite3.connect(":memory:")
+        self._file = -1  # the head
+        self.attempt, self.run, self.joined = 0, b"", False
+        self._failed: RunFailed | None = None
+        self.finished = b""
+        try:
+            private_folder(folder)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _unusable(folder, error.strerror or type(error).__name__) from error
+        try:
+            self._take_lock()
+            try:
+                self._open()
+            except Damaged as error:
+                self._damage = error
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the journal."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let another process open the journal. The attempt lives, unless it was ended."""
+        self.close()
+
+    def _take_lock(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BadInput(
+                f"another process here takes part in this study as the same participant: it holds {self._folder}",
+                "wait until it is over, or stop it",
+            ) from error
+
+    def _open(self) -> None:
+        """Open the rows of the attempt that lives, or make an empty table for the next one."""
+        path, log, doomed = self._folder / _FILE, self._folder / f"{_FILE}-wal", self._folder / _DOOMED
+        try:
+            ended = len(self._ends())
+            self.attempt = ended + 1
+            head = self._read_head(ended)
+            lost = head is not None and head.count > 0 and not path.exists()
+            if doomed.exists() or (log.exists() and not path.exists() and not lost):
+                self._note_finished()
+            _destroy(doomed)
+            if lost:
+                raise self._damaged(path, "it is missing")
+            if not path.exists():
+                _destroy(log)  # else the rows of an ended attempt would come back
+            self._database = self._connect(path)
+            if not self._database.execute("SELECT 1 FROM sqlite_schema").fetchone() and not (head and head.count):
+                self._database.executescript(f"BEGIN; {_TABLE}; PRAGMA user_version = {ended + 1}; COMMIT")
+                self._sync_folder()
+            (self.attempt,) = self._database.execute("PRAGMA user_version").fetchone()
+            over = self.attempt <= ended and head is None  # a process died between the line and the deletion
+            if not over:
+                self._begin(head)
+                grow(log)
+        except (sqlite3.Error, OSError, ValueError) as error:
+            if is_damage(error, path):
+                raise self._damaged(path, str(error)) from error
+            raise _unusable(self._folder, str(error)) from error
+        if over:
+            self._note_finished()
+            self._wipe()
+            self._open()
+
+    def _read_head(self, ended: int) -> _Head | None:
+        """Return what the second file says of an attempt that lives; one of an attempt that has ended is removed."""
+        path = self._folder / _HEAD
+        data = path.read_bytes() if path.exists() else b""
+        if not any(data):  # a process died while it made the file
+            return None
+        head = _Head.unpacked(data, self._key)
+        if head is None:
+            with suppress(sqlite3.Error):
+                self._database = self._connect(self._folder / _FILE)
+                self._know_from_rows()
+            raise self._damaged(path, "its bytes are not those that were written")
+        self.run, self.joined = head.run, bool(head.run)
+        if head.attempt <= ended:
+            path.unlink()
+            self.run, self.joined = b"", False
+            return None
+        return head
+
+    def _know_from_rows(self) -> None:
+        """Take from the rows which run this is, where the head cannot say it."""
+        known = self._database.execute("SELECT data FROM rows WHERE kind = 'run' LIMIT 1").fetchone()
+        self.run, self.joined = (known[0], True) if known else (b"", False)
+
+    def _begin(self, head: _Head | None) -> None:
+        """Compare the rows with the head, or make the head of an attempt that begins."""
+        path = self._folder / _FILE
+        accepted = self._database.execute("SELECT 1 FROM rows WHERE kind = 'received' LIMIT 1").fetchone()
+        if head is None:
+            self._know_from_rows()
+            if self._database.execute("SELECT 1 FROM rows LIMIT 1").fetchone():
+                raise self._damaged(self._folder / _HEAD, "it is missing")
+            head = _Head(self.attempt, 0, self._start())
+        if head.attempt != self.attempt:
+            raise self._damaged(path, "it has the number of another attempt")
+        (count,) = self._database.execute("SELECT COUNT(*) FROM rows").fetchone()
+        self._check_count(count, head)
+        self.joined = accepted is not None
+        self._count, self._chain, self._head, self._read = 0, self._start(), head, False
+        self._file = os.open(self._folder / _HEAD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not head.count:
+            os.pwrite(self._file, head.packed(self._key), 0)
+            os.fsync(self._file)
+            self._sync_folder()
+
+    def _start(self) -> bytes:
+        return link(self._key, b"start", [self.attempt.to_bytes(8, "big")])
+
+    def _damaged(self, path: Path, why: str) -> Damaged:
+        return damaged(
+            path,
+            why,
+            "this attempt is over, and what the ledger has stays debited; see whether the disk fails, and start the "
+            "run again, with everybody. If an old copy of this file was put back: never restore a journal",
+        )
+
+    def _note_finished(self) -> None:
+        """Note that the last attempt finished, if it did: its process died while it deleted the rows."""
+        with suppress(LookupError, TypeError, ValueError):  # no line is there, or a person has changed it
+            line = json.loads(self._ends()[-1])
+            if line["ended"] == FINISHED:
+                self.finished = bytes.fromhex(line["run"])
+
+    @staticmethod
+    def _connect(path: Path) -> sqlite3.Connection:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        database = sqlite3.connect(path, isolation_level=None, timeout=0)
+        for setting in _SETTINGS:
+            database.execute(setting)
+        return database
+
+    def _sync_folder(self) -> None:
+        """Make the folder's list of files outlive a power cut."""
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def entries(self) -> Iterator[Entry]:
+        """Return the rows that an earlier process of this attempt committed, in order.
+
+        Raises
+        ------
+        Damaged
+            They are not those that were written, or not all of them.
+        """
+        if self._damage is not None:
+            raise self._damage
+        path = self._folder / _FILE
+        self._count, self._chain = 0, self._start()
+        try:
+            for n, chain, *fields in self._database.execute("SELECT * FROM rows ORDER BY n"):
+                entry = Entry(*fields)
+                if n != self._count + 1 or chain != self._link(n, entry):
+                    raise self._damaged(path, f"row {self._count + 1} is not the one that was written")
+                self._count, self._chain = n, chain
+                if n == self._head.count and chain != self._head.chain:
+                    raise self._damaged(path, "its rows are not those that its head knows")
+                yield entry
+        except (sqlite3.Error, TypeError, AttributeError) as error:  # a field of another type is no entry
+            if isinstance(error, sqlite3.Error) and not is_damage(error, path):
+                raise _unusable(self._folder, str(error)) from error
+            raise self._damaged(path, str(error)) from error
+        self._check_count(self._count, self._head)
+        self._read = True
+
+    def _check_count(self, count: int, head: _Head) -> None:
+        if count < head.count:
+            why = f"{counted(head.count - count, 'row')} of {head.count} are missing from its end"
+            raise self._damaged(self._folder / _FILE, why)
+
+    def _link(self, n: int, entry: Entry) -> bytes:
+        texts = [text.encode() for text in (entry.kind, entry.peer, entry.label)]
+        return link(self._key, self._chain, [n.to_bytes(8, "big"), *texts, entry.data])
+
+    def append(self, entry: Entry) -> None:
+        """Add a row to the next transaction."""
+        self._added.append(entry)
+
+    def commit(self) -> None:
+        """Write the rows added since the last commit.
+
+        Raises
+        ------
+        RunFailed
+            They could not be written. No row can be written after this.
+        """
+        if self._failed is not None:
+            raise self._failed
+        if not self._added:
+            return
+        try:
+            self._write(self._added)
+        except (sqlite3.Error, OSError) as error:
+            self._failed = RunFailed(
+                f"the journal of this run could not be written ({error}), so nothing more was sent",
+                f"see whether the disk of {self._folder} is full or read-only, and start the run again",
+            )
+            if is_damage(error, self._folder / _FILE):
+                self._failed = self._damaged(self._folder / _FILE, str(error))
+            raise self._failed from error
+        self._added = []
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        if not self._read:
+            deque(self.entries(), maxlen=0)
+        rows = []
+        for entry in entries:
+            self._chain = self._link(self._count + 1, entry)
+            self._count += 1
+            rows.append((self._count, self._chain, entry.kind, entry.peer, entry.label, entry.data))
+            if entry.kind == "run":
+                self.run = entry.data
+        self._database.execute("BEGIN IMMEDIATE")
+        self._database.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self._database.execute("COMMIT")
+        os.pwrite(self._file, _Head(self.attempt, self._count, self._chain, self.run).packed(self._key), 0)
+
+    def end(self, how: str, run: bytes = b"") -> None:
+        """The attempt is over: delete every row, and keep one line that says how it ended.
+
+        Parameters
+        ----------
+        how : str
+            ``finished``, or the name of the error.
+        run : bytes
+            The run id, where it is known.
+
+        Raises
+        ------
+        RunFailed
+            The rows could not be deleted.
+        """
+        self._added, self.run = [], b""
+        self._failed = RunFailed("the attempt of this journal has ended", "start the run again")
+        with suppress(OSError):  # a full disk must not keep the rows from being deleted
+            self._keep_line({"attempt": self.attempt, "run": run.hex(), "ended": how})
+        self._wipe()
+
+    def _wipe(self) -> None:
+        """Overwrite and delete the rows."""
+        try:
+            (self._folder / _HEAD).unlink(missing_ok=True)
+            with _opened(self._folder / f"{_FILE}-wal") as log:
+                self._database.close()  # deletes the log, with the last rows in it, but does not overwrite it
+                with suppress(FileNotFoundError):
+                    (self._folder / _FILE).rename(self._folder / _DOOMED)
+                self._sync_folder()
+                _overwrite(log)
+            _destroy(self._folder / _DOOMED)
+            _destroy(self._folder / f"{_FILE}-wal")
+        except (OSError, sqlite3.Error) as error:
+            raise RunFailed(
+                f"the journal of a run that has ended could not be deleted: {error}",
+                f"delete the files journal* in {self._folder} by hand: they contain secrets of that run",
+            ) from error
+
+    def _ends(self) -> list[bytes]:
+        """Return the lines of the attempts that have ended."""
+        path = self._folder / _LINES
+        return path.read_bytes().splitlines() if path.exists() else []
+
+    def _keep_line(self, line: Mapping[str, int | str]) -> None:
+        path, new = self._folder / _LINES, self._folder / f"{_LINES}.new"
+        lines = [*self._ends(), json.dumps(line).encode()]
+        with _opened(new, os.O_CREAT | os.O_TRUNC) as file:
+            os.write(file, b"\n".join(lines) + b"\n")
+            os.fsync(file)
+        new.rename(path)
+        self._sync_folder()
+
+    def close(self) -> None:
+        """Let another process open the journal. The attempt lives, and its rows stay; an empty journal goes."""
+        with suppress(sqlite3.Error, OSError):  # the attempt has ended, and its rows are deleted
+            empty = not self._database.execute("SELECT 1 FROM rows LIMIT 1").fetchone()
+            self._database.close()
+            if empty and self._damage is None:
+                (self._folder / _FILE).unlink()
+                (self._folder / _HEAD).unlink()
+        self._database.close()
+        for file in (self._file, self._lock):
+            with suppress(OSError):
+                os.close(file)
+
+
+@contextmanager
+def _opened(path: Path, flags: int = 0) -> Iterator[int]:
+    """Open a file for its owner alone, and close it; -1 if it is not there and is not to be made."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    except FileNotFoundError:
+        yield -1
+        return
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _overwrite(file: int) -> None:
+    """Overwrite a file with zeros. Some disks and file systems keep the old bytes elsewhere all the same."""
+    if file == -1:
+        return
+    os.lseek(file, 0, os.SEEK_SET)
+    left = os.fstat(file).st_size
+    while left > 0:
+        left -= os.write(file, bytes(min(left, _CHUNK)))
+    os.fsync(file)
+
+
+def _destroy(path: Path) -> None:
+    with _opened(path) as file:
+        _overwrite(file)
+    path.unlink(missing_ok=True)
+
+
+def journal_of(study: Study, me: str, keys: Keys, state: Path | str | None = None, *, keep: bool = True) -> Journal:
+    """Return a participant's journal of one study, in the state folder of its machine.
+
+    Parameters
+    ----------
+    study : Study
+    me : str
+    keys : Keys
+        This participant's; the journal's key follows from them.
+    state : path, optional
+        The state folder, if it is not this machine's usual one.
+    keep : bool
+        ``False`` for ``--no-journal``.
+    """
+    if not keep:
+        return NoJournal()
+    return SqliteJournal(state_folder(state).made().run(study, me), keys.key_for(b"journal" + study.digest()))
+
+
+def _unusable(folder: Path, why: str) -> RunFailed:
+    return RunFailed(
+        f"the journal in {folder} cannot be used: {why}",
+        "see whether the disk is full or read-only, or give another folder with --state",
+    )

@@ -1,0 +1,175 @@
+"""The state folder: what a participant's machine keeps from run to run, and what damage to its files looks like.
+
+Damage: what a file of this machine's state says when its bytes are not those that were written.
+
+A bit of a disk may flip, and a file may be cut off. A person may also put an old copy of a file back. The journal and
+the ledger chain their rows under a key and know how many there are, so they notice. They say which file is damaged, and
+nobody is accused. A file that is sound but cannot be used at the moment, for instance on a full disk, is another case.
+
+The state folder: what a participant's machine keeps from run to run, outside the folders of results.
+
+It holds the ledger of the privacy budget, the site's policy, the approvals, and the journals of runs under way. One
+machine has one such folder for all its studies, so a budget cannot be spent twice by writing results elsewhere.
+"""
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from masquerade_core.errors import BadInput, Damaged
+
+if TYPE_CHECKING:
+    from masquerade_core.study import Study
+
+__all__ = ["CHAIN_BYTES", "StateFolder", "damaged", "is_damage", "link", "private_folder", "state_folder"]
+
+
+# --- Damage ----------------------------------------------------------------------
+
+CHAIN_BYTES = 32
+_SHORT = (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
+_OTHERWISE = frozenset(
+    {
+        *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR),
+        *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM),
+    }
+)
+"""SQLite's messages where the disk or another process is the reason."""
+
+_HEADER = b"SQLite format 3\0"
+_VERSIONS = slice(18, 20)  # of the form in which a database may be written, and may be read; 1, or 2 with a log
+
+
+def link(key: bytes, before: bytes, parts: Sequence[bytes]) -> bytes:
+    """Return the link of a row in a chain: a keyed hash (32 bytes) of the link before it and of the row's parts."""
+    state = blake2b(before, digest_size=CHAIN_BYTES, key=key, person=b"masq store")
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big") + part)
+    return state.digest()
+
+
+def is_damage(error: Exception, path: Path) -> bool:
+    """Say whether an error while a database was used means that its bytes are not those that were written.
+
+    Parameters
+    ----------
+    error : Exception
+        Of SQLite; or a ValueError, for contents that have another form.
+    path : Path
+        The database.
+    """
+    if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.ProgrammingError):
+        return isinstance(error, ValueError)
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # Python's own: text that is not UTF-8
+    if code in _SHORT:
+        return True
+    if code & 0xFF == sqlite3.SQLITE_READONLY:  # the header of a database may say so, too
+        with path.open("rb") as file:
+            header = file.read(_VERSIONS.stop)
+        return not header.startswith(_HEADER) or not set(header[_VERSIONS]) <= {1, 2}
+    return code & 0xFF not in _OTHERWISE
+
+
+def damaged(path: Path, why: str, hint: str) -> Damaged:
+    """Return the error for a file that is damaged."""
+    return Damaged(f"{path} is damaged: {why}. That is nobody's misdeed", hint)
+
+
+# --- State -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StateFolder:
+    """Where the files of a participant's machine lie.
+
+    Attributes
+    ----------
+    root : Path
+        The folder, which only its owner can enter.
+    """
+
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger of the privacy budget."""
+        return self.root / "ledger.sqlite"
+
+    @property
+    def ledger_key(self) -> Path:
+        """The key under which the ledger fingerprints records. ``masquerade keys rotate`` leaves it alone."""
+        return self.root / "ledger.key"
+
+    @property
+    def policy(self) -> Path:
+        """The site's rules, ``policy.toml``, which a person writes."""
+        return self.root / "policy.toml"
+
+    @property
+    def approvals(self) -> Path:
+        """The folder of the records of people's yes."""
+        return self.root / "approvals"
+
+    def approval(self, study: "Study", me: str) -> Path:
+        """Return the record of a person's yes to taking part in this study as participant ``me``."""
+        return self.approvals / f"{study.digest().hex()}-{me}.json"
+
+    def run(self, study: "Study", me: str) -> Path:
+        """Return the folder of participant ``me`` for what a run of this study needs after a restart."""
+        return self.root / "runs" / f"{study.digest().hex()}-{me}"
+
+    def made(self) -> "StateFolder":
+        """Make the folder if it is not there, for its owner alone, and return it.
+
+        Raises
+        ------
+        BadInput
+            It cannot be made, or nothing can be written there.
+        """
+        try:
+            private_folder(self.root)
+        except OSError as error:
+            raise BadInput(
+                f"the state folder {self.root} cannot be made: {error.strerror}", "give another one with --state"
+            ) from error
+        if not self.root.is_dir() or not os.access(self.root, os.W_OK | os.X_OK):
+            raise BadInput(f"nothing can be written into the state folder {self.root}", "give another with --state")
+        return self
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder if it is not there, with those above it: each new one is for its owner alone, whatever the umask.
+
+    Raises
+    ------
+    OSError
+        It cannot be made, or something else has the name.
+    """
+    for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:  # somebody has just made it, or it is a link to nothing, which the last line refuses
+            continue
+        folder.chmod(0o700)  # a umask may have taken the owner's own rights
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def state_folder(option: Path | str | None = None) -> StateFolder:
+    """Return the state folder of this machine.
+
+    Parameters
+    ----------
+    option : path, optional
+        The folder that the command line names; by default ``$XDG_STATE_HOME/masquerade``, and where that variable is
+        not set ``~/.local/state/masquerade``.
+    """
+    if option is not None:
+        return StateFolder(Path(option))
+    base = os.environ.get("XDG_STATE_HOME", "")
+    # The convention asks to ignore a relative path there.
+    home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return StateFolder(home / "masquerade")

@@ -1,0 +1,1 @@
+"""Sockets: how frames get from one machine to another, and who may connect."""
