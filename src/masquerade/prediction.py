@@ -1,4 +1,4 @@
-"""Prediction with a published model, by whoever has new records and nothing else: the papers call him Dave."""
+"""Prediction with a published model, by anyone who has new records and nothing else: the papers call him Dave."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields

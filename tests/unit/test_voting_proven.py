@@ -355,7 +355,7 @@ def test_the_statement_covers_every_view(protocol: str, classes: int | None) -> 
 
 
 def test_a_delta_that_is_no_small_number_is_flagged() -> None:
-    assert "Mind delta = 0.3" in protocol_of(study := _proven(delta=0.3)).statement(study)[0].text
+    assert "Note delta = 0.3" in protocol_of(study := _proven(delta=0.3)).statement(study)[0].text
     assert "Mind" not in protocol_of(study := _proven(delta=0.1)).statement(study)[0].text
 
 

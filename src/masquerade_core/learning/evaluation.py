@@ -604,7 +604,7 @@ class Evaluation:
     auc : Estimate
         The chance that a positive record has a higher score than another one. Half of a tie counts.
     majority_error : float
-        The error of whoever always gives the answer that is right more often.
+        The error of always giving the answer that is right more often.
     advantage : Estimate
         That error less the model's. The interval may reach below 0, to -1.
     brier : Estimate or None
