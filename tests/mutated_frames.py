@@ -443,7 +443,7 @@ class Liar:
         return [fields, self.draw.choice(self._heard)] if self._heard else [fields]
 
     def _left_out(self, to: str, fields: Fields) -> list[Fields | bytes]:
-        """What follows gets other numbers: no gap shows."""
+        """Later frames get other numbers: no gap shows."""
         self._move(to, fields, -1)
         return []
 
