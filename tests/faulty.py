@@ -132,7 +132,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong after a number of frames.
+    """A fault after a number of frames.
 
     Attributes
     ----------

@@ -319,7 +319,7 @@ def _one_field_twice(value: Any) -> bytes:
 
 
 class Liar:
-    """What the guilty one does with its messages.
+    """The guilty participant's treatment of its messages.
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ class Liar:
         return [fields, self.draw.choice(self._heard)] if self._heard else [fields]
 
     def _left_out(self, to: str, fields: Fields) -> list[Fields | bytes]:
-        """What follows gets other numbers: no gap shows."""
+        """Later frames get other numbers: no gap shows."""
         self._move(to, fields, -1)
         return []
 

@@ -72,7 +72,7 @@ class MemoryJournal(NoJournal):
 
 @dataclass
 class Net:
-    """What carries frames between sites: in order on a connection, and lost with it."""
+    """The carrier of frames between sites: in order on a connection, and lost with it."""
 
     to_charlie: list[Arrival] = field(default_factory=list)
     to_party: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))

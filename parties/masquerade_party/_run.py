@@ -178,7 +178,7 @@ def run(
                     ledger=site.entries(ledger),
                 )
         _end(kept, session, folder, again=again)
-        # The session is over, and nothing else is sent: this is for whoever sits at this machine.
+        # The session is over, and nothing else is sent: this is for the person at this machine.
         if isinstance(release, Model) and isinstance(data, Records) and says_the_same(release, data):
             observe("same_answer")
     observe("done", result=str(result))

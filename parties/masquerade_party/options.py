@@ -14,8 +14,8 @@ PopulationOption = Annotated[
     str | None,
     typer.Option(
         "--population",
-        help="The people whose records these are: on their budget the study counts. If not given, that of the site's "
-        "policy, of these records so far, or 'default'.",
+        help="The population whose budget pays for the study. If not given, that of the site's policy, of these "
+        "records so far, or 'default'.",
         show_default=False,
     ),
 ]
@@ -48,7 +48,7 @@ _ApprovedOption = Annotated[
     bool,
     typer.Option(
         "--approved",
-        help="Ask nothing: a person has approved of exactly this study ('masquerade approve'), and the site's policy "
+        help="Ask nothing: a person has approved exactly this study ('masquerade approve'), and the site's policy "
         "allows it.",
     ),
 ]

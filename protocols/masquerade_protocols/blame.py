@@ -86,7 +86,7 @@ class _Shown:
         return tuple(name for name in self._study.names if name not in self._writers)
 
     def take(self, file: Evidence) -> bool:
-        """Take a file, if whoever keeps its frames has signed it; of a party's, only its own frames and Charlie's.
+        """Take a file, if the owner of its frames has signed it; of a party's, only its own frames and Charlie's.
 
         Returns
         -------

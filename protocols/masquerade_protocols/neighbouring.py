@@ -5,7 +5,7 @@ The masks hide all but the sum as long as they connect the parties that do not s
 With more there is a chance of a cut. It is a part of the study's delta: the noise is sized for the rest. A study in
 which that chance may exceed 2^-40 is refused.
 
-The chance counts 2^40 tries of whoever grinds the coin, and the smallest set of parties that a sum may have.
+The chance counts 2^40 tries of an attacker who grinds the coin, and the smallest set of parties that a sum may have.
 
 Under double masks each party has as many neighbours as keep the chance at 2^-40 (:mod:`masquerade_core.thresholds`).
 """

@@ -10,12 +10,12 @@ __all__ = ["NO_REFUSAL", "NO_TIMES", "with_refusals", "with_times"]
 
 NO_REFUSAL = (
     'no party refused to take part because of a record: with out_of_bounds = "refuse" everybody would see that it did, '
-    'and no row counts what this tells; out_of_bounds = "clamp" needs no such assumption'
+    'and no row counts this information; out_of_bounds = "clamp" needs no such assumption'
 )
 """The assumption of every proof where a record that does not fit makes a party refuse."""
 
 NO_TIMES = (
-    "the times of messages are not covered: whoever sees when a party answers learns roughly how many records it has; "
+    "the times of messages are not covered: an observer of answer times learns roughly how many records a party has; "
     "slot_seconds in [study] lets answers leave on a public schedule"
 )
 """The sentence of every row where a study has no public schedule."""

@@ -55,7 +55,8 @@ def _about_colluders(entry: Protocol, parties: int, colluders: int, *, proven: b
     if not proven:
         return f"{text} The statement counts so many; the paper's noise does not depend on them."
     if not entry.noise_in_shares:
-        return f"{text} Each party draws the whole noise for its own records, so the target holds whoever they are."
+        whose = "for its own records, so the target holds no matter which parties collude"
+        return f"{text} Each party draws the whole noise {whose}."
     if not colluders:
         return (
             f"{text} With 0, the noise meets the target against Charlie alone, and against all who see the result. A "
@@ -121,7 +122,7 @@ out_of_bounds = {out_of_bounds}
 # How many records all parties together are expected to have. The number is public, and binds nobody. From it,
 # 'masquerade study check FILE' says what can be expected of the model; without it, from the minimum.
 {expected}expected_records = {expected_records}
-# Whoever hears nothing for so many seconds gives up, and that ends the run.
+# A participant that hears nothing for so many seconds gives up, and that ends the run.
 deadline_seconds = {deadline_seconds}
 # Random characters that make this run unlike every other. A new study needs a new nonce.
 nonce = {nonce}

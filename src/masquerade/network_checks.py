@@ -63,7 +63,7 @@ def network(study: Study, me: str | None, keys: Keys | None, proxy: Proxy | None
 
 
 def _who_answers(study: Study, me: str | None, keys: Keys | None, proxy: Proxy | None) -> Check:
-    """Ask whoever listens at Charlie's address to prove the study's key."""
+    """Ask the server at Charlie's address to prove the study's key."""
     answer = probe(study.address, study.curator.key.curve, proxy)
     if answer is not Answer.CHARLIE:
         return _nobody(study.address, answer)
@@ -117,7 +117,7 @@ def _nobody(address: str, answer: Answer) -> Check:
             return Check("network", Verdict.FAIL, message, hint)
         case Answer.NOT_ALLOWED:
             message = f"the proxy does not allow a connection to {address}, or does not accept this user"
-            hint = "ask whoever runs the proxy to allow CONNECT to that address and port; many allow port 443 only"
+            hint = "ask the proxy's operator to allow CONNECT to that address and port; many allow port 443 only"
             return Check("network", Verdict.FAIL, message, hint)
         case _:
             hint = "see whether Charlie's machine is on, and whether a firewall blocks the port"

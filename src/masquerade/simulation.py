@@ -1,6 +1,7 @@
 """Simulation: all roles of a protocol in one process, for research and figures. It is never a private release.
 
-The one process sees all parties' records. A seed makes the noise repeatable, so whoever knows the seed can subtract it.
+The one process sees all parties' records. A seed makes the noise repeatable, so anyone who knows the seed can subtract
+it.
 """
 
 import time

@@ -24,7 +24,7 @@ _DEFINITIONS = {
     "pure": "the e^epsilon bound holds without slack",
     "approximate": f"delta is {DELTA}",
     "probabilistic": "the e^epsilon bound holds but for outputs that come with a probability of delta at most",
-    "computational": "it holds against whoever cannot break the encryption or the masks that it rests on",
+    "computational": "it holds against anyone who cannot break the encryption or the masks that it rests on",
 }
 
 Row = Mapping[str, Any]

@@ -94,7 +94,7 @@ _SHRUNK = {
 _NOW = {
     ("privacy.calibration", "paper"): "The noise is a paper's, and nothing may be proved of it; see the statement.",
     ("privacy.calibration", "proven"): "The noise is as much as a proof needs for the privacy target.",
-    ("dropouts.method", "double-masks"): "The masks of whoever falls silent are removed, and no sum is made again.",
+    ("dropouts.method", "double-masks"): "The masks of silent parties are removed, and no sum is made again.",
     ("study.precision", "float32"): "Records are stored with 7 digits. Their sums are other ones, in the last digits.",
     ("study.out_of_bounds", "refuse"): "A record that does not fit makes its party refuse, which everybody sees.",
     ("study.out_of_bounds", "clamp"): "A cell that does not fit is moved to its bounds, or filled.",

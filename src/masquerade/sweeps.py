@@ -28,8 +28,8 @@ def simulate_many(
 ) -> Iterator[Simulation]:
     """Simulate a study once for each seed, and give the simulations in the order of the seeds.
 
-    A simulation depends on its seed alone: it is that of :func:`masquerade.simulate`, whoever computes it, but for the
-    seconds that it took. On machines of different kinds its last digits may differ.
+    A simulation depends on its seed alone: it is that of :func:`masquerade.simulate`, no matter who computes it, but
+    for the seconds that it took. On machines of different kinds its last digits may differ.
 
     Parameters
     ----------

@@ -66,12 +66,12 @@ class Grounds(Enum):
     SAID = (
         "said by another",
         "Another participant, whom the error names as well, says so.",
-        "Nobody has checked it here: whoever says so may be wrong, or may lie.",
+        "It was not checked here: the participant that says so may be wrong, or may lie.",
     )
     SILENT = (
         "not answered in time",
         "What was waited for did not arrive before the deadline.",
-        "It does not show whose fault that is: the silent one's, the network's, or that of whoever reports it.",
+        "It does not show whose fault that is: the silent participant's, the network's, or the reporter's.",
     )
     UNTOLD = (
         "cannot be told",
@@ -204,7 +204,7 @@ class Reported(RunFailed):
 class ClaimRefuted(Reported):
     """Another participant ended the run because somebody was late, and what this participant knows contradicts that.
 
-    It names nobody but whoever says so.
+    It names nobody but its author.
     """
 
 

@@ -1,4 +1,4 @@
-"""Evidence for why a run failed: signed frames, for whoever asks afterwards who is at fault.
+"""Evidence for why a run failed: signed frames, for a later judge of who is at fault.
 
 A sum that does not pass its check ends the run, and nobody can tell at once whose fault it is. The parties have signed
 their contributions, and Charlie has signed what he told. Each participant keeps the newest frame of each of these
@@ -126,7 +126,7 @@ class Evidence:
     participant : str
         Who kept the frames.
     frames : tuple of (str, bytes)
-        Each frame with the name of whoever is said to have signed it.
+        Each frame with the name of its alleged signer.
     signature : bytes
         The participant's, over all of this. Without it, a party could show contributions in Charlie's name.
     refused_sum : bool

@@ -25,10 +25,10 @@ parties      a tenth corrupt  a third corrupt  half corrupt
 20,000       22 and 34        42 and 68        66 and 106
 ===========  ===============  ===============  ==============
 
-The coin is a hash. Whoever chooses what goes into it may try many values and keep the worst graph, which is called
+The coin is a hash. An attacker who chooses its input may try many values and keep the worst graph, which is called
 *grinding*. Here 2^40 tries are counted. So a chance of 2^-80 for a fixed graph becomes one of 2^-40
-(:func:`delta_of_cut`). The corrupt parties must be corrupt before the coin is known: whoever can take over parties
-afterwards takes over the neighbours of one.
+(:func:`delta_of_cut`). The corrupt parties must be corrupt before the coin is known: an attacker who can take over
+parties afterwards takes over the neighbours of one.
 """
 
 import hashlib
@@ -62,7 +62,8 @@ _CIRCLES = 4  # that are kept: roles of one process ask for the same
 def coin_of_set(coin: bytes, members: Sequence[str]) -> bytes:
     """Return the coin that draws the graph of one set of parties: another set has another graph.
 
-    Whoever names the set must not be able to keep the graph and leave out some honest party's honest neighbours.
+    The participant that names the set must not be able to keep the graph and leave out some honest party's honest
+    neighbours.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def _log2_choose(n: int, k: int) -> float:
 
 
 def delta_of_cut(n: int, corrupt: int, k: int = NEIGHBOURS) -> float:
-    """Return the chance of a cut with the tries of whoever grinds the coin: at most 1, and 0 where none can be."""
+    """Return the chance of a cut if an attacker grinds the coin: at most 1, and 0 where none can be."""
     return float(min(1.0, 2.0 ** (GRINDING_BITS + chance_of_cut(n, corrupt, k))))
 
 

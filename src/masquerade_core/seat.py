@@ -118,7 +118,7 @@ class Receive(Effect):
     """Wait for one body of this kind and type from each sender; the answer has them in the order of ``senders``.
 
     A ``broadcast`` must have gone to all parties. Where ``within`` is set, the driver waits so many seconds at most,
-    and the answer has None in the place of whoever sent nothing.
+    and the answer has None in the place of a party that sent nothing.
     """
 
     kind: str

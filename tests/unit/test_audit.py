@@ -435,7 +435,7 @@ def test_the_page_has_every_audit_with_its_fixed_numbers_and_a_bound_on_the_righ
         else:
             assert a.proved is None or bound < a.proved
         assert row[-1].strip() == Finding(a, a.runs, 0.0, bound, 99.0 if a.gate is Gate.HOLDS else None, 0.0).verdict
-    assert f"would have noticed noise below {least:g} of what it should be" in " ".join(PAGE.text.split())
+    assert f"would have noticed noise below {least:g} of the right amount" in " ".join(PAGE.text.split())
 
 
 def test_the_page_says_who_attacks_what_and_how_the_runs_are_made() -> None:

@@ -598,7 +598,7 @@ def test_a_result_without_an_observer_who_can_subtract_all_noise_says_what_each_
         console.print(part)
     text = " ".join(_shown(console).split())
     assert "None of the observers above can subtract all of it. What each can subtract:" in text
-    assert "Charlie with 1 party: They take their own noise off" in text
+    assert "Charlie with 1 party: They subtract their own noise" in text
 
 
 def test_the_screen_has_room_for_many_and_marks_who_failed() -> None:

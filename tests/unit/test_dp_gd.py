@@ -546,7 +546,7 @@ def test_a_delta_that_publishes_a_record_is_flagged() -> None:
     """At K min_records = 50 records, delta = .02 is one of them."""
     for delta, flagged in ((0.05, True), (0.02, True), (0.0199, False), (1e-5, False)):
         study = _study(5, 10, delta=delta)
-        assert ("Mind delta" in PROTOCOLS["dp-gd"].statement(study)[0].text) == flagged
+        assert ("Note delta" in PROTOCOLS["dp-gd"].statement(study)[0].text) == flagged
         assert ("Such a delta is large" in " ".join(PROTOCOLS["dp-gd"].explain(study).cost)) == flagged
 
 

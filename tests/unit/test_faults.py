@@ -167,7 +167,7 @@ def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _debits_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a message releases is written down after the message has left."""
+    """A message's release is written down after the message has left."""
     post = Journaling._post
 
     def late(self: Journaling) -> None:
@@ -180,7 +180,7 @@ def _debits_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was drawn is drawn a second time after a restart, and comes out otherwise."""
+    """After a restart, numbers are drawn a second time, with another result."""
 
     def another(packed: bytes) -> Any:
         value = unpack_plain(packed)

@@ -288,8 +288,8 @@ def test_the_statement_says_which_numbers_show_sizes_and_who_reads_them() -> Non
 
 
 def test_a_delta_that_lets_a_record_be_published_is_flagged() -> None:
-    assert "Mind delta = 0.05: it is not less than 1/500" in _rows("floor", delta=0.05)["released model"].text
-    assert "Mind delta" not in _rows("floor")["released model"].text
+    assert "Note delta = 0.05: it is not less than 1/500" in _rows("floor", delta=0.05)["released model"].text
+    assert "Note delta" not in _rows("floor")["released model"].text
 
 
 @pytest.mark.parametrize("rule", SCALE_RULES)

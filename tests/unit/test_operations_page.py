@@ -221,8 +221,8 @@ WorkingDirectory
 def test_the_page_s_numbers_are_the_program_s() -> None:
     words = " ".join(PAGE.text.split())
     assert f"Every {EVERY:g} seconds it has a line" in words
-    assert f"if that takes more than {meter._PATIENCE:g} seconds" in words
-    assert f"has stepped within {STALE:g} seconds" in words
+    assert f"After {meter._PATIENCE:g} seconds of waiting" in words
+    assert f"was active within the last {STALE:g} seconds" in words
 
 
 def test_the_page_s_lines_of_a_log_have_the_form_of_a_log() -> None:

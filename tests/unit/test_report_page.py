@@ -316,7 +316,7 @@ def test_a_simulation_is_marked_all_over(tmp_path: Path, protocol: str) -> None:
     assert read.text.count("simulation: not a private release") >= 3
     assert ("body", {"class": "marked"}) in read.tags
     assert "Verified" not in read.text
-    assert "Whoever ran it saw all records" in read.text
+    assert "Its user saw all records" in read.text
 
 
 def test_a_study_with_short_keys_is_marked_and_a_baseline_is_refused(shell: Shell, tmp_path: Path) -> None:

@@ -671,7 +671,7 @@ def test_a_type_that_is_not_due(seated: Wired) -> None:
 
 @pytest.mark.parametrize("name", ["p1", CHARLIE])
 def test_a_message_before_the_roster_is_a_bug_here_and_never_leaves(wired: Wired, name: str) -> None:
-    """What a peer's message does there is in the test below."""
+    """The test below has the effect of a peer's message there."""
     wired.join("p1", "p2")
     wired.say(name, to="p1" if name == CHARLIE else None)
     assert isinstance(error := wired.errors[name], LocalProtocolError)

@@ -50,7 +50,7 @@ def test_the_page_s_numbers_are_the_program_s() -> None:
     ):
         assert said in words
     again, never = (", ".join(map(str, sorted(codes))) for codes in (server._AGAIN, server._NEVER))
-    assert f"After {again.replace(', ', ' and ')}, when somebody was not there" in words
+    assert f"After {again.replace(', ', ' and ')}, when a participant was absent" in words
     assert f"After {' and '.join(never.rsplit(', ', 1))} a person has to look" in words
 
 

@@ -153,7 +153,7 @@ def test_the_text_has_each_row_s_definition_and_own_assumptions(name: str) -> No
             assert assumption in shown, (name, row["view"])
         assert f"definition: {row['definition']}" in shown
     if any("computational" in row["definition"] for row in rows):
-        assert "it holds against whoever cannot break the encryption or the masks that it rests on" in shown
+        assert "it holds against anyone who cannot break the encryption or the masks that it rests on" in shown
     parts = shown.split("definition: ")[1:]
     assert len(parts) == len(rows)
     common = [set(row["assumptions"]) for row in rows if row["epsilon"] is not None]

@@ -268,7 +268,7 @@ def test_every_view_is_promised_the_privacy_target() -> None:
         assert rows[-1].unit == "party"
         # The fewest records are ten, so mu is ten times that of the target.
         assert rows[-1].epsilon == pytest.approx(epsilon_of(10 * mu_of(1.0, 1e-6), 1e-6), rel=1e-3)
-        assert "Mind delta" not in rows[0].text
+        assert "Note delta" not in rows[0].text
     warned = WEIGHTED_DP.statement(_study(K=5, delta=0.05))[0].text
     assert "not less than 1/50" in warned
 

@@ -37,7 +37,7 @@ class Child(Protocol):
 
 
 class Runner(Protocol):
-    """Whoever starts processes; tests have another."""
+    """The starter of processes; tests have another."""
 
     def start(self, item: Item, known: Known) -> Child:
         """Start the process of a run."""

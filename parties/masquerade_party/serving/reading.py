@@ -1,7 +1,7 @@
 """Studies from the inbox are read by a process of their own, with limits on time and memory.
 
-Whoever may write into the inbox may put anything there. A file that takes too long, too much memory or the process with
-it costs that process and itself: the site starts another one, which reads the other files. At first each file gets
+Anyone who may write into the inbox may put anything there. A file that takes too long, too much memory or the process
+with it costs that process and itself: the site starts another one, which reads the other files. At first each file gets
 little time. One for which that is not enough is read once more after all others, with more time, in a fresh process.
 
 The process gets no secret key. It is ``python -m masquerade_party.serving.reading``, and dies with the site.

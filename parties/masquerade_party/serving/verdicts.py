@@ -97,7 +97,7 @@ class Known:
 
 
 class Judging(Protocol):
-    """Whoever reads studies; tests have another."""
+    """The reader of studies; tests have another."""
 
     def known(self, path: Path, data: str) -> Known:
         """Read a study; BadInput where it is none, or where this site is none of its parties."""

@@ -23,8 +23,8 @@ one. For K parties, k neighbours each, and a committee (:mod:`masquerade_core.th
       | 6. checks the sum, as in masked_sum                 |
 
 1. k_ij^t follows from the one-time keys of round t by X25519, so a key that is opened unmasks no other round. Masks are
-   shared with neighbours in the set of the round before. Whoever of these is silent now has dealt shares of sk_i^t one
-   round earlier, before anybody used its key.
+   shared with neighbours in the set of the round before. A party of these that is silent now has dealt shares of sk_i^t
+   one round earlier, before anybody used its key.
 2. Charlie waits [dropouts] patience_seconds. Who falls silent after this step is in the sum all the same.
 3. 4. :func:`~masquerade_protocols.blocks.double_masks.check_set` has the rules for U. Charlie alone says who is silent,
    so he may lie. The proofs make sure that he names one U to all. 2 t > k + c, for c corrupt neighbours, makes sure
@@ -37,12 +37,12 @@ one. For K parties, k neighbours each, and a committee (:mod:`masquerade_core.th
 connect all honest parties of U with each other. Charlie, with the corrupt ones, learns the sum over all honest parties
 of U and nothing else. These are h = min_survivors - colluders or more, each with its share of noise.
 
-*Nobody proves to own a one-time key.* Whoever announces another's, or one that shares its secrets, spoils the sum and
-learns nothing. k_ij^t depends on both names (:mod:`masquerade_core.crypto.pair_keys`), so it is a mask that nobody else
-uses, and that neither the copier nor Charlie can take off.
+*Nobody proves to own a one-time key.* A party that announces another's, or one that shares its secrets, spoils the sum
+and learns nothing. k_ij^t depends on both names (:mod:`masquerade_core.crypto.pair_keys`), so it is a mask that nobody
+else uses, and that neither the copier nor Charlie can take off.
 
 *What it costs beside retries.* A party contributes once a round, so there is one release a round and no sum is made
-again. Whoever is out stays out.
+again. A lost party stays out.
 
 *Exact sums lose nobody.* N carries no noise. Charlie could open N without one party, end the attempt, and open N of all
 in the next one: the difference is that party's size. So for a sum without noise, U is everybody who took part before.
@@ -796,7 +796,7 @@ class DoubleCharlieSums:
         return contributions, total, check
 
     async def _answers(self, cls: type[M], asked: Members) -> dict[int, M]:
-        """Wait for those asked, with patience; whoever does not answer in this round is out from now on."""
+        """Wait for those asked, with patience; a party that does not answer in this round is out from now on."""
         names = self.study.names
         indices = np.flatnonzero(asked & self._alive).tolist()
         dropouts = self.study.dropouts

@@ -66,7 +66,7 @@ class DescentParameters(BaseModel):
     """The parameters of noisy gradient descent: ``[protocol]`` of ``central-dp``, and a part of ``weighted-dp``'s.
 
     ``rounds`` is T, 1000 in the paper's experiments. The noise grows with sqrt(T), so neither many rounds nor few are
-    always best. The best number depends on the data; whoever chooses it by looking at the data loses privacy that no
+    always best. The best number depends on the data; anyone who chooses it by looking at the data loses privacy that no
     statement counts. ``c`` is the paper's constant and has no default, since the paper leaves it open.
     ``learning_rate`` is eta.
     """

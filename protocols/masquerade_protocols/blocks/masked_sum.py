@@ -19,7 +19,7 @@ Charlie learns the sum, and with K - 2 parties on his side the sum of the other 
 nobody can be made to open another number.
 
 *Names.* A pair's key depends on both names beside both box keys (:mod:`masquerade_core.crypto.pair_keys`). Otherwise a
-party that announces another's box key would make masks of honest parties cancel: whoever stands between the two in the
+party that announces another's box key would make masks of honest parties cancel: a participant between the two in the
 roster would add and subtract one stream.
 
 *Neighbours.* Up to 65 parties, all are neighbours. Above, each has 64, whom a public coin draws from all parties: a
@@ -64,8 +64,8 @@ lie worth no more than what it costs:
 Parties that were told different sets made different labels, so their masks do not cancel. A sum opens over one set that
 all its members saw, with at least ``min_survivors`` of them.
 
-Whoever is out stays out. N, the number of all records, is not counted again: two exact counts would show the size of
-whoever left. So a sum over those who remain is read as if the others' records had contributed zeros.
+A lost party stays out. N, the number of all records, is not counted again: two exact counts would show the size of
+the party that left. So a sum over those who remain is read as if the others' records had contributed zeros.
 """
 
 from collections.abc import Mapping, Sequence

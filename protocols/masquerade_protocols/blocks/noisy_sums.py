@@ -110,7 +110,7 @@ def noisy_views(
             seen.view,
             K,
             seen.released + large_delta(noise.delta, study.K * study.study.min_records),
-            "whoever sees what is released sees nothing that the participants alone see",
+            "an observer of the release sees nothing that only the participants see",
             definition="approximate",
         ),
         rows.row(
@@ -122,7 +122,7 @@ def noisy_views(
         rows.row(
             "one party",
             K - 1,
-            f"A party knows its own records and its own noise and takes them off; the others' noise stays. "
+            f"A party knows its own records and its own noise and subtracts them; the others' noise stays. "
             f"{words.one_party}",
             words.party,
         ),
@@ -153,7 +153,7 @@ def _with_parties(rows: SharedNoiseRows, t: int, words: SumWords) -> Claim:
     return rows.row(
         f"Charlie with {counted(t, 'party', 'parties')}",
         rows.K - t,
-        f"They take their own noise off; {honest_noise(rows.K - t)} stays. {words.together}",
+        f"They subtract their own noise; {honest_noise(rows.K - t)} stays. {words.together}",
         words.others,
     )
 
@@ -163,7 +163,7 @@ def _with_all_but_one(rows: SharedNoiseRows, view: str, seen: Observed) -> Claim
     return rows.row(
         view,
         1,
-        f"They take their own noise off. What is left is one party's {seen.left}, with that party's own noise.",
+        f"They subtract their own noise. The rest is one party's {seen.left}, with that party's own noise.",
         "the party that holds the record is honest",
         definition="approximate",
     )
@@ -212,7 +212,7 @@ _COLLUSION = """
 
 {collusion}
 
-Parties that side with Charlie take their own noise off. {beyond}
+Parties that side with Charlie subtract their own noise. {beyond}
 
 Everybody is assumed to follow the protocol and to draw its share of the noise. A contribution that is {ends} or
 from another run ends the run. Nobody notices a party that lies about its records or adds no noise.

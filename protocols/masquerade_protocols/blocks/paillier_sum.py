@@ -210,7 +210,7 @@ class Openings:
     ----------
     key : PublicKey
     modulus : int
-        N^2 for whoever checks the proof; N for the lead, who needs the folded ciphertext modulo N alone.
+        N^2 for the verifier of the proof; N for the lead, who needs the folded ciphertext modulo N alone.
     """
 
     def __init__(self, key: PublicKey, modulus: Any) -> None:

@@ -37,7 +37,7 @@ class Price:
 
 
 def price_of(noise: SharedNoise, part: Fraction = Fraction(1)) -> Price:
-    """Return the cost of one sum, against whoever does not know the honest parties' noise.
+    """Return the cost of one sum, against an adversary who does not know the honest parties' noise.
 
     Parameters
     ----------

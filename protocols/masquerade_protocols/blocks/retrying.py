@@ -24,13 +24,13 @@ the noise is sized for that from the start: it is {price} larger than if the run
 _DOUBLE_COST = """
 Parties may fall silent. The run goes on as long as {s} of the {K} parties remain. Every contribution is under two
 masks, and {k} other parties hold shares of both. Any {t} of them open one of the two: which one depends on whether the
-contribution came. Whoever falls silent before it has contributed to a sum is left out of it; a sum without noise, such
-as that of the sizes, needs everybody. No sum is made again. The noise is sized for {s} parties from the start: it is
-{price} larger than if the run needed everybody to the end.{ends}
+contribution came. A party that falls silent before it has contributed to a sum is left out of it; a sum without noise,
+such as that of the sizes, needs everybody. No sum is made again. The noise is sized for {s} parties from the start: it
+is {price} larger than if the run needed everybody to the end.{ends}
 """
 _ENDS = (
     " The run also ends if fewer than {t} of somebody's {k} still answer. That has a chance of less than one in a "
-    "million if no more parties fall silent than may, whoever they are."
+    "million if no more parties fall silent than may, no matter which."
 )
 _FORKS = (
     " With so few parties, a Charlie who breaks the rules can tell two groups of them that the others are gone. Then "

@@ -37,7 +37,7 @@ class SumWords:
     hidden, hidden_all : str
         How one number, or several, leave a party: what follows "is" and "are".
     collusion : str
-        A paragraph on what Charlie sees together with whoever sides with him.
+        A paragraph on what Charlie sees together with the parties that side with him.
     also_hidden : str
         The subject of "hide them like the sums before".
     counts, counts_apart, counts_tampered : str

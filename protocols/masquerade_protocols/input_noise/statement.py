@@ -1,8 +1,9 @@
 """Who sees what of a run of ``input-noise``: what Bixler claims, and what is proved of a record and its noisy copies.
 
 The noise is added before anything is computed, so the proof is the same for every view. Whatever is computed from the
-noisy copies tells no more than the copies themselves, whoever sees it. That includes Charlie with all other parties
-(local differential privacy). Replacing a record x in the unit ball by x' shifts a noisy copy by ||x - x'|| <= 2.
+noisy copies tells no more than the copies themselves, no matter who sees it. That includes Charlie with all other
+parties (local differential privacy). Replacing a record x in the unit ball by x' shifts a noisy copy by
+||x - x'|| <= 2.
 """
 
 import math

@@ -67,7 +67,7 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
         rows.row(
             "one party, the smallest included",
             K - 1,
-            "A party knows its own noise and takes it off; the others' noise stays. The party with the fewest records "
+            "A party knows its own noise and subtracts it; the others' noise stays. The party with the fewest records "
             "can do no more than any other.",
             "the party colludes with nobody, and cannot break the others' masks",
         ),
@@ -75,9 +75,9 @@ def proven_statement(noise: JointNoise) -> tuple[Claim, ...]:
             f"Charlie with {counted(t, 'party', 'parties')}",
             K - t,
             (
-                "They take their own noise off. They see the last party's classifier, with that party's noise on it."
+                "They subtract their own noise. They see the last party's classifier, with that party's noise on it."
                 if K - t == 1
-                else f"They take their own noise off; {honest_noise(K - t)} stays. Of the other classifiers they see "
+                else f"They subtract their own noise; {honest_noise(K - t)} stays. Of the other classifiers they see "
                 "only the sum."
             )
             + pairs,

@@ -18,7 +18,7 @@ _PROVEN = 'calibration = "proven" and colluders = 1 in the study, where nobody k
 _SMALLEST_DELTA = 2.0**-40  # a chance that counts as none
 _SMALLEST_SHOWS = (
     "epsilon does not cover sizes; masks hide them, but the scale of the noise follows from the smallest one, and "
-    "everybody can estimate that one from the model where the noise is not small"
+    "everyone can estimate it from the model if the noise is not small"
 )
 
 
@@ -171,7 +171,7 @@ def paper_statement(
         ),
         none(
             "Charlie or any party, together with the smallest party",
-            "The smallest party knows the noise, and whoever learns it from that party can take it off.",
+            "The smallest party knows the noise, and anyone who learns it from that party can take it off.",
             _NO_COLLUSION,
         ),
         none(

@@ -13,8 +13,8 @@ def zero_share(seat: Seat, participants: Sequence[str], bound_to: bytes, modulus
     """Return this participant's share of zero: all participants' shares add up to 0 modulo ``modulus``.
 
     Each pair of participants expands its common key. The earlier of the two in ``participants`` adds the result, the
-    later subtracts it. So whoever lacks the honest participants' common keys learns only the sum of their values. That
-    holds for Charlie and the lead together, too.
+    later subtracts it. So anyone who lacks the honest participants' common keys learns only the sum of their values.
+    That holds for Charlie and the lead together, too.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Who sees what of a descent along noisy gradients: what Rajkumar and Agarwal claim, and what is proved.
 
-Every view sees the whole transcript, which is all T opened sums. The iterates are public, so whoever sees the model may
-have seen all sums. What is proved is the composition of the T rounds: ``docs/privacy/psgd.md`` derives it.
+Every view sees the whole transcript, which is all T opened sums. The iterates are public, so anyone who sees the model
+may have seen all sums. What is proved is the composition of the T rounds: ``docs/privacy/psgd.md`` derives it.
 """
 
 import math
@@ -97,13 +97,13 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
         else ""
     )
     proved = f" It is proved that all rounds together cost no more than epsilon = {digits(total)}." if lost < 1 else ""
-    theirs = f"They take their own noise off; {honest_noise(K - t)} stays. One party's is enough for this bound."
+    theirs = f"They subtract their own noise; {honest_noise(K - t)} stays. One party's is enough for this bound."
     found = (
         row(
             "released model and all iterates",
             f"{counted(rounds, 'noisy sum of gradients is', 'noisy sums of gradients are')} public. The noise is new "
             f"in every round, so it averages out.{proved}{eta}",
-            "whoever sees what is released sees nothing that the participants alone see",
+            "an observer of the release sees nothing that only the participants see",
             definition="approximate",
             claimed=claimed,
         ),

@@ -40,7 +40,7 @@ _ASSUMPTIONS = (
     "the model is released once; every further run over the same records adds its own epsilon",
 )
 
-_MODEL_ALONE = "whoever sees the model sees neither the counts nor anybody's votes"
+_MODEL_ALONE = "an observer of the model sees neither the counts nor anybody's votes"
 
 
 def proven_statement(study: Study) -> tuple[Claim, ...]:
@@ -61,7 +61,7 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
         rows.row(
             "released model",
             M,
-            "A record is part of one party's data, so what is proved of a party's data holds for it.",
+            "A record is part of one party's data, so the guarantee for a party's data holds for it.",
             _MODEL_ALONE,
             definition="approximate",
             unit="record",
@@ -82,9 +82,9 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
         rows.row(
             f"Charlie with {counted(t, 'party', 'parties')}",
             M - t,
-            f"They take their own votes and noise off the counts; {honest_noise(M - t)} stands. {words.together}"
+            f"They subtract their own votes and noise from the counts; {honest_noise(M - t)} stays. {words.together}"
             if t < M - 1
-            else "They take their own votes and noise off the counts. What is left is one party's votes with that "
+            else "They subtract their own votes and noise from the counts. The rest is one party's votes with that "
             "party's own noise.",
             words.others if t < M - 1 else "the party whose records are meant is honest",
             definition=COMPUTATIONAL if t < M - 1 else "approximate",
@@ -95,7 +95,7 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
             rows.row(
                 "Charlie with all parties but one",
                 1,
-                "What is left is one party's votes with that party's own noise.",
+                "The rest is one party's votes with that party's own noise.",
                 "the party whose records are meant is honest",
                 definition="approximate",
             )

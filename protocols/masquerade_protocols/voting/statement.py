@@ -27,7 +27,7 @@ __all__ = ["statement"]
 
 _SAMPLE = "replace one auxiliary sample, and all records of one party"
 _NO_COLLUSION = "nothing: the paper's trusted entity holds every local classifier"
-_MODEL_ALONE = "whoever sees the model sees neither the counts nor the noise"
+_MODEL_ALONE = "an observer of the model sees neither the counts nor the noise"
 _PAGE = "docs/privacy/voting.md, sharper than Hamm, Cao and Belkin 2016, "
 _ASSUMPTIONS = (
     "everybody follows the protocol",
@@ -70,7 +70,7 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
     found = (
         rows.proved(
             "released model",
-            "Somebody who sees only the model: one party's votes move the classifier by at most "
+            "An observer of the model alone: one party's votes move the classifier by at most "
             f"{_shown(sharp)}, whatever its records are. The paper's noise is drawn for {_shown(reach)}.",
             _MODEL_ALONE,
             definition="approximate",
@@ -79,7 +79,7 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         ),
         rows.proved(
             "released model",
-            "A record is part of one party's data, so what is proved of a party's data holds for it.",
+            "A record is part of one party's data, so the guarantee for a party's data holds for it.",
             _MODEL_ALONE,
             definition="approximate",
             claimed=_claimed(study, theorem),
@@ -104,7 +104,7 @@ def _paper_statement(study: Study) -> tuple[Claim, ...]:
         ),
         rows.none(
             f"Charlie with {counted(t, 'party', 'parties')}",
-            f"They take their own votes off the counts. Then they know {theirs}.",
+            f"They subtract their own votes from the counts. Then they know {theirs}.",
             claimed=_NO_COLLUSION,
             holds_at=with_parties,
         ),

@@ -35,8 +35,8 @@ _UNSEEN = "You train before you join. That takes longer the more records you hav
 _COLLUSION = """
 {collusion}
 
-Parties that side with Charlie can take their own classifiers off the sum. If all parties but you side with him, he has
-your classifier. What is proved rests on no noise but your own.
+Parties that side with Charlie can subtract their own classifiers from the sum. If all parties but you side with him, he
+has your classifier. What is proved rests on no noise but your own.
 
 {lies} A contribution that is dropped, doubled or from another run ends the run. Nobody notices a party that lies about
 its records.

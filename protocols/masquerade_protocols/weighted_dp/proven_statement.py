@@ -71,7 +71,8 @@ def proven_statement(study: Study) -> tuple[Claim, ...]:
         ),
         row(
             f"Charlie with {counted(colluders, 'party', 'parties')}",
-            f"They take their own classifiers off the sum. That leaves {rest}. One party's is enough for this bound.",
+            f"They subtract their own classifiers from the sum. That leaves {rest}. One party's is enough for this "
+            "bound.",
         ),
     )
     return (*found, *several_records(study, found[0], lambda size: noise.proved(1, size)))

@@ -16,8 +16,8 @@ P_j, and theta^(j) its classifier. For m parties, T rounds, d coordinates in p p
 
 :mod:`masquerade_protocols.blocks.secure_sum` has the messages of a sum.
 
-**Why there is a smallest part.** The paper's sigma, the standard deviation of the noise, falls as n grows. So whoever
-raises n takes noise away from everybody. Charlie with a party's help can change the total, and a party can claim
+**Why there is a smallest part.** The paper's sigma, the standard deviation of the noise, falls as n grows. So a party
+that raises n takes noise away from everybody. Charlie with a party's help can change the total, and a party can claim
 records that it does not have. Hence the public ``smallest_part``: a party that has less than that part of n adds as
 much noise as if its records were that part. No party stops, for that would tell of its size.
 

@@ -156,7 +156,7 @@ def _views(study: Study, reach: str, claimed: str, *, by_size: bool) -> tuple[_V
             "The model is an average of the parties' noisy local descents. The paper adds up their privacy as if they "
             "had made one descent together. The proof covers one party's descent alone." + reach,
             claimed,
-            ("whoever sees what is released sees nothing that the participants alone see",),
+            ("an observer of the release sees nothing that only the participants see",),
             "approximate",
         ),
         _View(
@@ -177,7 +177,8 @@ def _views(study: Study, reach: str, claimed: str, *, by_size: bool) -> tuple[_V
         ),
         _View(
             f"Charlie with {counted(colluders, 'party', 'parties')}",
-            f"They take their own classifiers off the sum. That leaves {rest}. One party's is enough for this bound.",
+            f"They subtract their own classifiers from the sum. That leaves {rest}. One party's is enough for this "
+            "bound.",
             _NO_COLLUSION,
             ("the party that holds the record is honest",),
             "approximate",

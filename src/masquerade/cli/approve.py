@@ -17,8 +17,8 @@ def approve(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Your records (a file, folder or query). With them, the budget is reserved now, and their budget is "
-            "noted.",
+            help="Your records (a file, folder or query). With them, the cost is reserved now, and their population is"
+            " noted.",
             show_default=False,
         ),
     ] = None,

@@ -18,7 +18,7 @@ def blame(
     ],
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Say who is proved at fault for a run that ended badly. Exit code 1: somebody is; 0: nobody is proved to be."""
+    """Say who is proved at fault for a failed run. Exit code 1: a participant is; 0: nobody is."""
     del output_format
     return blame_of(study, evidence)
 

@@ -13,7 +13,7 @@ __all__ = ["bounds"]
 
 
 def bounds(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Say what a paper's theorems promise of a study's model, and what is proved of the same. Nothing is run."""
+    """Print a paper's theorems on the quality of a study's model, and the proved bounds. Nothing is run."""
     from masquerade.theorem_view import shown
     from masquerade_core.learning.theorems import FAILURE
     from masquerade_protocols import entry_of, theorems_of

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="A site's privacy budget: give it a limit, and see what is spent and what took it.")
+app = typer.Typer(help="A site's privacy budget: set its limit, and see how much each study has spent.")
 
 _Population = Annotated[str, typer.Option(help="The people whose records share the budget.")]
 _Epsilon = Annotated[
-    float, typer.Option(help="The epsilon that all studies together may take of a record.", show_default=False)
+    float, typer.Option(help="The epsilon that all studies together may spend on a record.", show_default=False)
 ]
 _Delta = Annotated[
     float, typer.Option(help="Their delta: less than 1 divided by the number of the records.", show_default=False)
@@ -39,13 +39,13 @@ def init(
         bool,
         typer.Option(
             "--basic-only",
-            help="Let costs add up, and nothing better. Less fits, but it is proved for studies chosen in any way.",
+            help="Simply add costs. Fewer studies fit, but the proof holds no matter how they are chosen.",
         ),
     ] = False,
     state: StateOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Give a population its budget, once. Without a budget no study can take anything."""
+    """Give a population its budget, once. Without a budget no study can run."""
     from masquerade_host.store.ledger import Ledger
 
     del output_format
@@ -81,7 +81,7 @@ def show(
     state: StateOption = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Show what each population's budget is, what is spent, what is reserved, and what is left."""
+    """Show each population's budget: the limit, and how much is spent, reserved and left."""
     del output_format
     ledger = _open(state)
     return _told(ledger, "the privacy budget", ledger.populations() if population is None else (population,))
@@ -127,7 +127,7 @@ def export(
 def release(
     study: StudyArgument, party: _Party = None, state: StateOption = None, output_format: FormatOption = Format.TEXT
 ) -> Outcome:
-    """Give up a study that will not run: what it debited stays, and the rest of its reservation is free again."""
+    """Give up a study that will not run: its debits stay, and the rest of its reservation is free again."""
     from masquerade_core.errors import BadInput
     from masquerade_core.study import Study
     from masquerade_core.study_files import read_study_text
@@ -144,7 +144,7 @@ def release(
 
 @app.command()
 def recover(state: StateOption = None, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Repair the ledger after an older copy of it was put back: enter what its second file alone still knows."""
+    """Repair the ledger after an older copy was restored: add the entries that only its second file has."""
     from masquerade_host.store.ledger import LedgerFile
 
     del output_format

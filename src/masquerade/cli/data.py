@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Look at records before a run: what is wrong with a file, and a corrected copy of it.")
+app = typer.Typer(help="Check records before a run: list the faults of a file, and write a corrected copy.")
 
 _Records = Annotated[
     str,
@@ -28,7 +28,7 @@ _Records = Annotated[
 
 @app.command()
 def check(study: StudyArgument, file: _Records, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Say all that a study refuses in a file of records, and what it repairs. No cell is shown.
+    """List everything that a study refuses or repairs in a file of records. No cell is shown.
 
     Faults are counted by column and kind, with the first three lines of each.
     """

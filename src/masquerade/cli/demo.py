@@ -41,15 +41,15 @@ def demo(
     parties: Annotated[
         int | None,
         typer.Option(
-            help="How many parties. If not given, 5, or as many as --study has; or 200 in one process, where the noise "
-            "hides all that a party has.",
+            help="The number of parties. If not given, that of --study, or 5; or 200 in one process, if the noise "
+            "hides all records of a party together.",
             show_default=False,
         ),
     ] = None,
     dataset: Annotated[
         Source | None,
         typer.Option(
-            help="Which records. If not given: breast-cancer where the protocol can learn from a few hundred records "
+            help="The records. If not given: breast-cancer where the protocol can learn from a few hundred records "
             "and there are up to 16 parties, else simulated.",
             show_default=False,
         ),
@@ -74,7 +74,7 @@ def demo(
     ignore: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --data: a column that is not learned from, such as a patient's number. Give it once for each "
+            help="With --data: a column to leave out of the model, such as a patient's number. Give it once for each "
             "column.",
             show_default=False,
         ),
@@ -95,7 +95,9 @@ def demo(
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(help="How many rounds, for a protocol with rounds. Its default if not given.", show_default=False),
+        typer.Option(
+            help="The number of rounds, for a protocol with rounds. Its default if not given.", show_default=False
+        ),
     ] = None,
     calibration: Annotated[
         str | None,

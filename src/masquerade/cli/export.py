@@ -35,13 +35,13 @@ def export(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="The file to write, or with '--to all' the folder; by default beside the model."
+            "--output", "-o", help="The file to write, or with '--to all' the folder; by default next to the model."
         ),
     ] = None,
     unconfirmed: Annotated[
-        bool, typer.Option("--unconfirmed", help="Export a model whose run nobody has confirmed, too.")
+        bool, typer.Option("--unconfirmed", help="Also export the model of an unconfirmed run.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Write a released model as ONNX, as a skops file, or as a model card. Raw records go in, as with 'predict'."""

@@ -60,7 +60,7 @@ def rotate(
     passphrase: _Passphrase = False,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Replace keys by new ones. The old file stays beside them; the account of the privacy budget goes on."""
+    """Replace keys with new ones. The old file stays next to them, and the privacy budget is kept."""
     from dataclasses import replace
 
     from masquerade_host.store.locked_keys import new_passphrase

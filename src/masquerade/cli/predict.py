@@ -22,7 +22,7 @@ _PLURAL = {"probability": "probabilities", "margin": "margins"}
 
 
 class OnError(StrEnum):
-    """What happens where some records cannot be labelled."""
+    """The treatment of records that cannot be labelled."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -37,16 +37,17 @@ def predict(
         str, typer.Argument(metavar="RECORDS", help="New records (a file, folder or query). They need no label.")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file for the table, which else goes to stdout.")
+        Path | None, typer.Option("--output", "-o", help="A file for the table, which otherwise goes to stdout.")
     ] = None,
     ids: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="A column of the records that the table repeats.")
     ] = None,
     each_class: Annotated[
-        bool, typer.Option("--each-class", help="The probability or margin of every class, not of the answer alone.")
+        bool,
+        typer.Option("--each-class", help="Print the probability or margin of every class, not only of the answer."),
     ] = False,
     on_error: Annotated[
-        OnError, typer.Option(help="Where records do not fit: label none, or skip these and label all others.")
+        OnError, typer.Option(help="If some records do not fit: label none, or skip them and label the others.")
     ] = OnError.REFUSE,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:

@@ -1,4 +1,4 @@
-"""``masquerade report``: what a run did, as one page for a board, and for whoever files it."""
+"""``masquerade report``: what a run did, as one page for a board, and for the files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +12,13 @@ __all__ = ["AuditOption", "PictureOption", "audit_of", "report", "written"]
 
 AuditOption = Annotated[
     Path | None,
-    typer.Option("--audit", help="What 'masquerade audit STUDY --format json' printed.", show_default=False),
+    typer.Option("--audit", help="The output of 'masquerade audit STUDY --format json'.", show_default=False),
 ]
 PictureOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--picture",
-        help="An SVG or PNG file to stand in the page, such as that of 'audit --plot'. Give it once for each.",
+        help="An SVG or PNG file to show in the page, such as that of 'audit --plot'. Give it once for each.",
         show_default=False,
     ),
 ]

@@ -21,7 +21,7 @@ def simulate(
     data: Annotated[
         list[str],
         typer.Option(
-            help="FILE together with --by, or NAME=FILE once for each party; a folder or a query does as well.",
+            help="FILE together with --by, or NAME=FILE once for each party; a folder or a query also works.",
             show_default=False,
         ),
     ],

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Serve many studies: run what comes into an inbox, once it is allowed, approved and paid for.")
+app = typer.Typer(help="Serve many studies: run each study in an inbox, once it is allowed, approved and paid for.")
 
 _Folder = Annotated[
     Path | None,
@@ -28,9 +28,9 @@ def site(
     folder: _Folder = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome | None:
-    """Serve many studies: run what comes into an inbox, once it is allowed, approved and paid for.
+    """Serve many studies: run each study in an inbox, once it is allowed, approved and paid for.
 
-    It goes on until SIGTERM or Ctrl-C. Then runs are stopped as by a power cut, and go on at the next start.
+    It goes on until SIGTERM or Ctrl-C. Then runs stop as in a power cut, and continue at the next start.
     """
     del output_format
     if context.invoked_subcommand is not None:
@@ -45,7 +45,7 @@ def site(
 
 @app.command()
 def status(context: typer.Context, folder: _Folder = None, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Show what runs, what waits for what, what was refused and why, and what is done."""
+    """Show the studies that run, wait, were refused or are done, with the reasons."""
     from masquerade_party.serving.standing import standing_of
 
     del output_format

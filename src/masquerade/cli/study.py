@@ -32,7 +32,7 @@ class ShownAs(StrEnum):
 
 @app.command()
 def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Check a study file, say what is wrong with it, and what can be expected of the model."""
+    """Check a study file, list its faults, and estimate the quality of the model."""
     from rich.text import Text
 
     from masquerade_core.study_files import load_study
@@ -145,7 +145,7 @@ def diff(
     new: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.", show_default=False)],
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Say in words what changed from one study to another: first what changes the noise, then who takes part."""
+    """Describe the changes from one study to another: first those of the noise, then those of the participants."""
     from masquerade.study_diff import changes, diff_shown
 
     del output_format
@@ -165,7 +165,7 @@ def diff(
 
 
 def statement(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """Say what the paper claims of a study and what is proved, for everybody who sees some of it. Nothing is run."""
+    """Print the paper's claims and the proved guarantees of a study, for each observer. Nothing is run."""
     from masquerade.report import documentation, flags, heading, paragraphs
     from masquerade.report import statement as stated
     from masquerade_protocols import statement_of

@@ -23,7 +23,9 @@ def new(
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(help="How many rounds, for a protocol with rounds. Its default if not given.", show_default=False),
+        typer.Option(
+            help="The number of rounds, for a protocol with rounds. Its default if not given.", show_default=False
+        ),
     ] = None,
     clip: Annotated[
         float | None,
@@ -37,16 +39,15 @@ def new(
         list[str] | None,
         typer.Option(
             "--set",
-            help="KEY=VALUE: any setting that the protocol's section may have, such as learning_rate=2.5. Give it "
-            "once for each.",
+            help="KEY=VALUE: a setting of the protocol's section, such as learning_rate=2.5. Give it once for each.",
             show_default=False,
         ),
     ] = None,
     like: Annotated[
         Path | None,
         typer.Option(
-            help="Another study. The new one has its columns, label, parties' names and settings, but for the options "
-            "given here, and a nonce and keys of its own.",
+            help="Another study. The new one has its columns, label, parties' names and settings, except for the "
+            "options given here. Its nonce and keys are new.",
             show_default=False,
         ),
     ] = None,
@@ -55,8 +56,8 @@ def new(
         typer.Option(
             "--measure",
             metavar="MODEL",
-            help="With --like: measure the model of this model.json on the other study's parties' records. It is a "
-            "release, and has its own cost. Only --epsilon, --delta and --threshold go with it.",
+            help="With --like: measure this model.json on the records of the other study's parties. It is a release "
+            "with its own cost. Only --epsilon, --delta and --threshold can be added.",
             show_default=False,
         ),
     ] = None,
@@ -100,8 +101,8 @@ def new(
         Path | None,
         typer.Option(
             help="A file that names the columns: a codebook (CSV with the columns name, min, max, levels), "
-            "feature blocks (TOML), or a table of records (CSV or Parquet). Of a table the names alone are read, and "
-            "--feature says the ranges.",
+            "feature blocks (TOML), or a table of records (CSV or Parquet). From a table only the names are read, and "
+            "--feature gives the ranges.",
             show_default=False,
         ),
     ] = None,
@@ -109,7 +110,7 @@ def new(
         bool,
         typer.Option(
             "--from-public-sample",
-            help="The records in the file of --features-from are public: read bounds and levels off them. Never do "
+            help="The records in the file of --features-from are public: read bounds and levels from them. Never do "
             "that with private records.",
         ),
     ] = False,
@@ -130,7 +131,7 @@ def new(
     auxiliary: Annotated[
         Path | None,
         typer.Option(
-            help="Public records (CSV) without a label, beside the study. Only some protocols learn from them.",
+            help="Public records (CSV) without a label, next to the study file. Only some protocols learn from them.",
             show_default=False,
         ),
     ] = None,
@@ -156,7 +157,8 @@ def new(
     colluders: Annotated[
         int | None,
         typer.Option(
-            help="How many parties may side with Charlie. If not given, 1 with noise that is proven, and 0 with the "
+            help="The number of parties that may side with Charlie. If not given, 1 with noise that is proven, and 0 "
+            "with the "
             "noise of a paper.",
             min=0,
             show_default=False,
@@ -164,11 +166,11 @@ def new(
     ] = None,
     min_records: Annotated[
         int | None,
-        typer.Option(help="The fewest records that a party may have. 100 if not given.", show_default=False),
+        typer.Option(help="The minimum number of records of a party. 100 if not given.", show_default=False),
     ] = None,
     expected_records: Annotated[
         int | None,
-        typer.Option(help="How many records all parties are expected to have; public.", show_default=False),
+        typer.Option(help="The expected number of records of all parties together; public.", show_default=False),
     ] = None,
     lead: Annotated[
         str | None,
@@ -187,13 +189,13 @@ def new(
     ] = None,
     deadline: Annotated[
         float | None,
-        typer.Option(help="How many seconds of silence end the run. 600 if not given.", show_default=False),
+        typer.Option(help="The seconds of silence that end the run. 600 if not given.", show_default=False),
     ] = None,
     sums: Annotated[
         str | None,
         typer.Option(
             "--sum",
-            help="How sums are made: 'masks' or 'paillier', which needs a lead and a key. If not given, 'paillier' for "
+            help="The kind of sums: 'masks' or 'paillier', which needs a lead and a key. If not given, 'paillier' for "
             "the papers' protocols and wherever --lead or --key-bits is given, else 'masks'.",
             show_default=False,
         ),
@@ -208,7 +210,7 @@ def new(
     out_of_bounds: Annotated[
         str | None,
         typer.Option(
-            help="What becomes of cells that do not fit: 'clamp' moves numbers to their bounds and fills what is "
+            help="The treatment of cells that do not fit: 'clamp' moves numbers to their bounds and fills what is "
             "missing; 'refuse' refuses the file, which tells others something. 'clamp' if not given.",
             show_default=False,
         ),
@@ -216,32 +218,34 @@ def new(
     min_survivors: Annotated[
         int | None,
         typer.Option(
-            help="Let the run go on without parties that fall silent, down to so many. The file says what that costs "
-            "in noise. If not given, the run needs every party to the end.",
+            help="Continue the run without silent parties, down to this number. The file states the cost in noise. If "
+            "not given, the run needs every party to the end.",
             show_default=False,
         ),
     ] = None,
     retries: Annotated[
         int | None,
-        typer.Option(help="With --min-survivors: how many sums may be made again. 1 if not given.", show_default=False),
+        typer.Option(
+            help="With --min-survivors: the number of sums that may be repeated. 1 if not given.", show_default=False
+        ),
     ] = None,
     double_masks: Annotated[
         bool,
         typer.Option(
             "--double-masks",
-            help="With --min-survivors: make no sum again, but remove the masks of whoever falls silent. This is for "
+            help="With --min-survivors: repeat no sum, but remove the masks of parties that fall silent. This is for "
             "studies with few sums or many parties.",
         ),
     ] = False,
     patience: Annotated[
         float | None,
         typer.Option(
-            help="With --min-survivors: how many seconds Charlie waits for a contribution. 30 if not given.",
+            help="With --min-survivors: the seconds that Charlie waits for a contribution. 30 if not given.",
             show_default=False,
         ),
     ] = None,
     throwaway_keys: Annotated[
-        bool, typer.Option("--throwaway-keys", help="Put in keys that nobody holds: enough for 'masquerade simulate'.")
+        bool, typer.Option("--throwaway-keys", help="Insert keys that nobody holds: enough for 'masquerade simulate'.")
     ] = False,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:

@@ -33,11 +33,11 @@ def verify(
     ],
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Check what a finished run left: who took part, under which study and statement, and that the model is theirs.
+    """Check the folders of a finished run: who took part, the study and statement, and that the model is theirs.
 
     Exit code 0: all holds. 1: a file was changed, a signature does not hold, or the result is not confirmed. 4: these
-    are no folders of one run. 8: the folders are signed and contradict each other. For the folder of an attempt that
-    failed it says, as blame does, whose fault the evidence in it proves: 1 for somebody's, 0 for nobody's.
+    are no folders of one run. 8: the folders are signed and contradict each other. For the folder of a failed attempt
+    it does the same as blame: 1 if the evidence proves a participant's fault, else 0.
     """
     from masquerade_core.evidence import EVIDENCE
     from masquerade_core.words import listed

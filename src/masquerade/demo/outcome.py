@@ -110,7 +110,7 @@ def _commands(*rows: tuple[str, str]) -> RenderableType:
 
 
 def write_report(plan: Plan, played: Played, outcome: tuple[RenderableType, ...]) -> None:
-    """Leave a plain text for whoever has to read it: an ethics board, a data steward."""
+    """Leave a plain text for its readers: an ethics board, a data steward."""
     with (plan.directory / "report.txt").open("w", encoding="utf-8") as file:
         console = literal_console(file=file, width=100, color_system=None, force_terminal=False, legacy_windows=False)
         console.print(f"masquerade demo: {plan.cohort.origin}, epsilon = {plan.study.privacy.epsilon:g}\n")

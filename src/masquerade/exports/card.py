@@ -216,7 +216,7 @@ def _origin(p: Provenance) -> Iterator[str]:
         yield f"- calibration of the noise: {_plain(str(calibration))}"
     yield ""
     yield "`masquerade verify` checks what the run left, where its directory is at hand. This card is not signed:"
-    yield "whoever hands it on can change it. The statement of the run's own `result.json` counts."
+    yield "anyone who passes it on can change it. The statement of the run's own `result.json` counts."
 
 
 def _plain(text: str) -> str:

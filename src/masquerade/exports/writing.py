@@ -1,4 +1,4 @@
-"""One model in each of its forms, for whoever writes them to files."""
+"""One model in each of its forms, for writing them to files."""
 
 from pathlib import Path
 from typing import Any, Literal

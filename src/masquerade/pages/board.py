@@ -178,7 +178,7 @@ def _done(run: Run, entry: Protocol | None) -> list[str]:
     if run.watermark:
         whose = counted(int(result["parties"]), "party", "parties")
         held_all = (
-            f"This is a simulation. One computer held the records of {whose} and computed {what}. Whoever ran it saw "
+            f"This is a simulation. One computer held the records of {whose} and computed {what}. Its user saw "
             "all records."
         )
         return [
@@ -266,7 +266,7 @@ def limits(
 
 def _agreed(run: Run) -> list[str]:
     if run.watermark:
-        return ["Nobody was asked: a simulation needs nobody's agreement but that of whoever holds the data."]
+        return ["Nobody was asked: a simulation needs nobody's agreement but that of the data's owner."]
     said, approval = [], run.approval
     if approval:
         who = str(approval.get("who", "?"))

@@ -161,8 +161,8 @@ class Words:
     def encode(self, vector: Vector) -> NDArray[Any]:
         """Return marks and coordinates as words; a coordinate that is too long for a word is reduced modulo the word.
 
-        So a contribution never fails because of its own numbers, which would show something of them. Whoever opens the
-        sum finds a total that is out of bounds.
+        So a contribution never fails because of its own numbers, which would show something of them. Anyone who opens
+        the sum finds a total that is out of bounds.
 
         Raises
         ------

@@ -142,7 +142,7 @@ class PublicKey:
 
     @classmethod
     def proved(cls, raw: bytes, roots: bytes, bits: int, peer: str) -> "PublicKey":
-        """Take a key from the peer that holds its secret half, after all checks: whoever relies on a key calls this.
+        """Take a key from the peer that holds its secret half, after all checks. Roles call this for every key.
 
         With an N that shares a factor with the number of its units, the key holder can send ciphertexts that no honest
         one makes, and read of what they become what neither obfuscators nor blinds change.
@@ -394,7 +394,7 @@ class Fresh:
         Raises
         ------
         LocalProtocolError
-            When it was handed over before: whoever sees one ciphertext in two sends links the two.
+            When it was handed over before: anyone who sees one ciphertext in two sends links the two.
         """
         return self._use()
 

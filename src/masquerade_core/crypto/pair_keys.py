@@ -1,15 +1,15 @@
-"""Keys that two participants share, all from one derivation, and the proof that whoever announces a key owns it.
+"""Keys that two participants share, all from one derivation, and the proof that a participant owns its announced key.
 
 A *box key* is a participant's key of one run. Its owner shows the public half once, signed, when the run begins. Two
 box keys agree on a secret by X25519. That secret serves for nothing but :func:`derive`, and every key that two
 participants share comes from there: for masks, for shares of zero, for sealed boxes, for proofs among parties. The
 one-time keys of double masks and the ephemeral keys of anonymous boxes take the same way.
 
-*Keys bind names.* A derived key depends on the run, on the purpose, and on both names with both public keys. So whoever
-announces a key that is not its own gets no key that anybody else has: where Eve copies Bob's key, Alice has one key
-with Bob and another with Eve, and Eve knows neither. Without the names Alice would add and subtract one mask, and send
-her vector in the clear. A key under which something is sealed also depends on who seals. So there is one for each
-direction, and nothing that one sealed can be sent back to it as the other's.
+*Keys bind names.* A derived key depends on the run, on the purpose, and on both names with both public keys. So a
+participant that announces a key that is not its own gets no key that anybody else has: where Eve copies Bob's key,
+Alice has one key with Bob and another with Eve, and Eve knows neither. Without the names Alice would add and subtract
+one mask, and send her vector in the clear. A key under which something is sealed also depends on who seals. So there is
+one for each direction, and nothing that one sealed can be sent back to it as the other's.
 
 *An announced key is owned.* The box key is an Ed25519 key pair, and X25519 works on its birational image. Its owner
 signs with it what the key is announced for (:func:`check_owned`). An Ed25519 signature is a proof of knowledge of
@@ -313,5 +313,5 @@ def seal_anonymous(rng: Rng, run: bytes, to: End, data: bytes) -> bytes:
 
 
 def _anonymous(ephemeral: bytes, to: End) -> tuple[str, tuple[End, End]]:
-    """Return the purpose and the ends of an anonymous box's key: whoever seals has no name."""
+    """Return the purpose and the ends of an anonymous box's key: the sealer has no name."""
     return "anonymous box", (End("", ephemeral), to)

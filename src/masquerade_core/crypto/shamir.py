@@ -1,6 +1,6 @@
 """Shamir's shares of a secret of 32 bytes: any t of them give it back, and fewer say nothing of it.
 
-The secret is a number below the prime p = 2^256 + 297. Whoever deals chooses a polynomial of degree t - 1 with the
+The secret is a number below the prime p = 2^256 + 297. The dealer chooses a polynomial of degree t - 1 with the
 secret as its value at 0, and all other coefficients uniform modulo p. Share x is the polynomial's value at x. For every
 secret, any t - 1 shares come from equally many polynomials. So these shares are uniform, whatever the secret is.
 
@@ -11,8 +11,8 @@ short one and reduces once. To deal 132 shares with t = 97 takes about 1 ms, and
 among the neighbours of another. Secrets and coefficients are uniform, and serve for one round. So what a clock could
 tell of one round's numbers is of no use for another's.
 
-*What is not checked.* Shares have no proof. If a dealer, or a holder, changes one, another secret comes out. Whoever
-uses it must notice by other means. A masked sum does: masks that do not cancel show in its marks.
+*What is not checked.* Shares have no proof. If a dealer, or a holder, changes one, another secret comes out. Its
+user must notice by other means. A masked sum does: masks that do not cancel show in its marks.
 """
 
 from collections.abc import Iterable, Mapping

@@ -48,7 +48,7 @@ def check_address(address: str, what: str = "the Dask scheduler's address") -> N
         )
     if kind == "tcp" and not _is_loopback(host):
         raise RefusedLocally(
-            f"{what} is {address}, where everybody on the way could read the records, and whoever reaches the port "
+            f"{what} is {address}, where everybody on the way could read the records, and anyone who reaches the port "
             "could run programs; allowed are tls:// addresses, and tcp:// within one machine",
             "on one machine, start the scheduler with --host 127.0.0.1; otherwise start scheduler and workers with "
             "Dask's --tls-ca-file, --tls-cert and --tls-key",

@@ -54,7 +54,7 @@ class ClassEvaluation:
     error : Estimate
         The share of records that are answered with a wrong class.
     majority_error : float
-        The error of whoever always answers with the most frequent class.
+        The error of always answering with the most frequent class.
     advantage : Estimate
         That error less the model's.
     same_answer : str

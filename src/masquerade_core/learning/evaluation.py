@@ -514,7 +514,7 @@ _RARE = 0.01  # an answer that so few records get hardly ever comes
 
 @dataclass(frozen=True)
 class Confusion:
-    """What the model does with one threshold: a record with a higher score is answered with the positive label.
+    """The model's results with one threshold: a record with a higher score is answered with the positive label.
 
     Parameters
     ----------
@@ -604,7 +604,7 @@ class Evaluation:
     auc : Estimate
         The chance that a positive record has a higher score than another one. Half of a tie counts.
     majority_error : float
-        The error of whoever always gives the answer that is right more often.
+        The error of always giving the answer that is right more often.
     advantage : Estimate
         That error less the model's. The interval may reach below 0, to -1.
     brier : Estimate or None

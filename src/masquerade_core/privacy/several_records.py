@@ -44,8 +44,7 @@ Law = Literal["gaussian", "pure", "any"]
 """How the cost of several records follows from that of one."""
 
 _RULES: dict[Law, str] = {
-    "gaussian": "Gaussian noise hides {size} records together as it hides one record with noise that is {size} times "
-    "smaller.",
+    "gaussian": "Gaussian noise hides {size} records together like one record with noise that is {size} times smaller.",
     "pure": "{size} records together move a sum {size} times as far as one, and cost as much as one record with noise "
     "that is {size} times smaller.",
     "any": "{size} records together cost at most {size} times the epsilon of one, and delta grows as well.",
@@ -114,7 +113,7 @@ def several_records(
         fewest,
         PARTY,
         "replace all records of one party, all sizes fixed",
-        f"A party has {fewest:,} records or more. This row is about a party with exactly so many; a party with more is "
+        f"A party has {fewest:,} records or more. This row is about a party of just this size; a party with more is "
         "hidden less.",
     )
     if people == 1:
@@ -132,9 +131,9 @@ def _with_numbers(row: Claim, found: Bound, about: str) -> Claim:
     """Return a row with what is proved; "none" where that allows a guess to become certain."""
     if found is None or found[0] > ABSURD:
         why = (
-            f"What follows is epsilon = {digits(found[0])}, with which a guess may become all but certain."
+            f"The resulting epsilon = {digits(found[0])} allows a guess to become all but certain."
             if found
-            else "What follows is an epsilon so large that delta would reach 1, and a delta of 1 allows everything."
+            else "The resulting epsilon is so large that delta would reach 1, and a delta of 1 allows everything."
             if row.epsilon is not None
             else "Nothing is proved of one record, so nothing is proved of several."
         )

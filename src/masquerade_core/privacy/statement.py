@@ -131,7 +131,7 @@ def large_delta(delta: float, units: int, unit: str = "record") -> str:
     few = f"The study allows for as few as {units:,} records" if unit == "record" else f"There are {units:,} parties"
     own = "that record" if unit == "record" else "all records of that party"
     return (
-        f" Mind delta = {delta:g}: it is not less than 1/{units:,}. {few}. For each of them, a protocol could publish "
+        f" Note delta = {delta:g}: it is not less than 1/{units:,}. {few}. For each of them, a protocol could publish "
         f"{own} with this probability and still meet the target."
     )
 
@@ -253,7 +253,7 @@ class Claim:
         return {**asdict(self), "assumptions": list(self.assumptions)}
 
 
-NO_SETTING = "no setting: whoever knows all noise can take all of it off"
+NO_SETTING = "no setting: an adversary who knows all noise can remove all of it"
 """The text of a row that no setting of the study makes hold."""
 
 

@@ -104,7 +104,7 @@ class Study(Section):
         if rules.slot_seconds is not None and rules.slot_seconds >= rules.deadline_seconds:
             yield (
                 f"[study] slot_seconds is {rules.slot_seconds:g}, but must be less than deadline_seconds = "
-                f"{rules.deadline_seconds:g}: whoever waits for its slot must not count as silent"
+                f"{rules.deadline_seconds:g}: a party that waits for its slot must not count as silent"
             )
         if (t := self.privacy.colluders) >= K:
             yield f"[privacy] colluders is {t}, but must be at most {K - 1}: at least one party must be honest"

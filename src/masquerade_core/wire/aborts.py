@@ -1,15 +1,15 @@
 """The abort: a participant ends the run, says whom it blames, and shows the frames that prove it where there are any.
 
 An abort *accuses* one participant if its reason is a violation and it names one. It may show frames that the accused
-has signed. Whoever receives it checks them by the rules in :mod:`masquerade_core.wire.proof`, and believes no more than
+has signed. The recipient checks them by the rules in :mod:`masquerade_core.wire.proof`, and believes no more than
 they prove.
 
 Only the accuser's own signature makes an accusation. Charlie passes a party's abort on as it was signed. So ``by`` is
 the sender; in what Charlie passes on it is a party, and the only frame is that party's own abort.
 
 Names do not travel: they are of different lengths. What travels is one bit for each participant of the study, in
-roster order and Charlie last. So an abort without frames is always equally long. One with frames is longer, and whoever
-watches the network learns that somebody was accused.
+roster order and Charlie last. So an abort without frames is always equally long. One with frames is longer, and an
+observer of the network learns that somebody was accused.
 """
 
 from collections.abc import Collection, Sequence

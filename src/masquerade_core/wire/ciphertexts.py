@@ -71,7 +71,7 @@ class Ciphertexts(OneSend):
         return cls(b"".join(p.to_bytes(width, "big") for p in products), recipient, key, product=True)
 
     def also_for(self, recipient: str) -> "Ciphertexts":
-        """Return a product for a second recipient: whoever receives it learns nothing by knowing that it is the same.
+        """Return a product for a second recipient: its recipient learns nothing by knowing that it is the same.
 
         Raises
         ------

@@ -181,7 +181,8 @@ def run_id(study_id: bytes, roster: bytes) -> bytes:
     """Return the id of a run: the hash of the study's id and of the body of Charlie's roster.
 
     The roster has everybody's signed hello, or the root of the Merkle tree over all of them, and Charlie's own nonce.
-    So it follows from a fresh nonce of each party, and no frame of one run is one of another, whoever repeats it.
+    So it follows from a fresh nonce of each party, and no frame of one run is valid in another, no matter who repeats
+    it.
     """
     return hashlib.blake2b(study_id + roster, digest_size=RUN_BYTES, person=b"masq run").digest()
 
@@ -347,7 +348,7 @@ class Endpoint:
         Raises
         ------
         ProtocolViolation
-            The fault of ``hop``, who sent this over its own authenticated connection, or of whoever holds its keys.
+            The fault of ``hop``, who sent this over its own authenticated connection, or of another holder of its keys.
         """
         if not SIGNATURE_BYTES < len(data) <= MAX_FRAME:
             msg = f"{hop} sent a frame of {len(data)} bytes; allowed are {SIGNATURE_BYTES + 1} to {MAX_FRAME}"

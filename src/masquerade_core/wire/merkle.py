@@ -5,7 +5,7 @@ odd number of hashes, the last one moves up as it is. The root is the hash of th
 A row's *path* holds the other hash at each level on the way up, from the leaf on.
 
 Leaves, nodes and the root are hashed under different tags. So nobody can show a node as a row, or a row as a node: that
-would be a second set of rows with the same root (a second preimage). Whoever checks a path knows the number of rows
+would be a second set of rows with the same root (a second preimage). The verifier of a path knows the number of rows
 from elsewhere, and it decides the path's length at each place.
 """
 

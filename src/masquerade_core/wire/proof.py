@@ -201,7 +201,7 @@ class Judge:
         _FaultError
             It is of this run, and its header is not one that its signer may write.
         ProtocolViolation
-            It is not of this run, or not signed by whoever is said to have signed it.
+            It is not of this run, or not signed by its alleged signer.
         """
         signer, data = one
         if not any(one.body.startswith(head_of(run)) for run in (self.run, self.before)):

@@ -4,7 +4,7 @@ An :class:`~masquerade_core.wire.aborts.Abort` names whom its sender blames. It 
 one name where it has checked that participant's bytes, two where one of two must be at fault, and none where nobody can
 be told. Where the frames prove the fault to everybody, they go along.
 
-Whoever hears it believes no more than it checks itself. There are three ends for an accusation:
+A recipient believes no more than it checks itself. There are three ends for an accusation:
 
 * The frames prove it, by :mod:`masquerade_core.wire.proof`: the accused broke the protocol, checked here.
 * There are no frames: it is the accuser's word, and accuses nobody here.
@@ -237,7 +237,7 @@ def _unproved(abort: Abort, data: bytes, finding: Finding) -> ProtocolViolation:
 
 
 def _out_of_time(abort: Abort, data: bytes, judge: Judge, known: Known) -> MasqueradeError:
-    """Return the error of a participant that hears that somebody was late: whoever is innocent here is not named."""
+    """Return the error of a participant that hears of a late one: an innocent participant is not named."""
     study = judge.study
     allowed = study.study.deadline_seconds
     if study.dropouts is not None:
@@ -257,7 +257,7 @@ def _out_of_time(abort: Abort, data: bytes, judge: Judge, known: Known) -> Masqu
 
 
 def refuted(by: str, why: str, data: bytes) -> ClaimRefuted:
-    """Return the error for a claim about time that what is known here contradicts: it names whoever claims it alone."""
+    """Return the error for a claim about time that what is known here contradicts: it names its author alone."""
     return ClaimRefuted(
         f"{by} ended the run, and says that somebody did not answer in time. It is not so here: {why}",
         f"ask {by} whether its clock runs, and which program it has; then start the run again",

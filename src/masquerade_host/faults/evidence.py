@@ -109,7 +109,7 @@ def evidence_of(
     kept : Kept
     judge : Judge
     identity : mapping
-        Names the run, and whoever keeps the frames.
+        Names the run, and the owner of the frames.
     sign : callable
     """
     if getattr(error, "grounds", None) not in (Grounds.CHECKED, Grounds.SAID, Grounds.UNTOLD):

@@ -52,7 +52,7 @@ ProxyOption = Annotated[
         "needed (better in the variable: other users see command lines). HTTPS_PROXY and the like are not read.",
     ),
 ]
-ProgressOption = Annotated[Mode, typer.Option("--progress", help="How to report what happens.")]
+ProgressOption = Annotated[Mode, typer.Option("--progress", help="The form of progress reports.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; it may show data.")]
 _OutOption = Annotated[
     Path | None,
@@ -73,7 +73,7 @@ _LogFileOption = Annotated[
     ),
 ]
 _LogLevelOption = Annotated[
-    Level, typer.Option("--log-level", help="The least grave events that logs show. A terminal shows no log.")
+    Level, typer.Option("--log-level", help="The minimum severity of events in the log. A terminal shows no log.")
 ]
 _MetricsOption = Annotated[
     str | None,

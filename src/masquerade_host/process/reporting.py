@@ -58,7 +58,7 @@ def reporting(wanted: Reporting, err: TextIO | None = None, *, show: Observer | 
     err : text file, optional
         By default the stderr of this process.
     show : Observer, optional
-        Tells whoever started this process what happens, in place of stderr. The end of the process tells of an error.
+        Tells the parent of this process what happens, in place of stderr. The end of the process tells of an error.
 
     Raises
     ------

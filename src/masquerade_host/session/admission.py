@@ -357,7 +357,7 @@ class AdmittingSession(Session):
         self._confirm(hop.channel, 0)
 
     def _turn_away(self, hop: Hop, route: bytes, reason: RefusalReason, now: float, version: str = "") -> None:
-        """Refuse a connection, and tell whoever is there why; one answer a second for each party.
+        """Refuse a connection, and tell the other end why; one answer a second for each party.
 
         A hop that this connection belongs to starts anew, and the other parties go on waiting.
         """

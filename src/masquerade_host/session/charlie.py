@@ -336,14 +336,14 @@ class CharlieSession(AdmittingSession):
         missing : collection of str
         now : float
         share : float
-            How much of its time whoever counts as late has used up.
+            The part of its time that a late participant has used up.
         """
         late = {hop.name for hop in self._there if missing and self._is_late(hop, now, share)}
         if not late:
             return late, ()
         waits = {hop.name: tuple(name for name in hop.waits_for if name != CHARLIE) for hop in self._there}
         late &= whom_all_wait_for(missing, waits)
-        # Whoever says that another party owes it something may be right. And whoever says that it waits for Charlie
+        # A party that says that another owes it something may be right. And one that says that it waits for Charlie
         # alone owes him nothing that he knows of, unless his role waits for it.
         own = self.missing()
         sure = {name for name in late if not waits[name] and (name in own or not self._hops[name].waits_for)}

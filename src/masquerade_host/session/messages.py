@@ -21,7 +21,7 @@ The beat: a session's message that names participants. Its length says nothing o
 
 Names are of different lengths, and so many participants may be named at one time. So neither travels. What travels is
 one bit for each participant of the study, in roster order and Charlie last. The other such message, the abort, is in
-:mod:`masquerade_core.wire.aborts`: it is evidence, too, and whoever judges evidence reads it.
+:mod:`masquerade_core.wire.aborts`: it is evidence, too, and a judge of evidence reads it.
 """
 
 import hashlib
@@ -103,7 +103,7 @@ def beats_every(parties: int, deadline: float) -> float:
 
     Charlie checks a signature for each beat that he hears, and makes one for each that he sends. So with more than 100
     parties each beats more rarely, and he hears 50 beats a second. A beat is never older than a sixth of the deadline,
-    whatever their number: whoever is blamed for a silence is blamed by beats as fresh as in a small study.
+    whatever their number: a participant blamed for a silence is blamed by beats as fresh as in a small study.
     """
     return min(max(2.0, parties / 50), deadline / 6)
 

@@ -5,7 +5,7 @@ started again sends nothing new until it knows where the others stand.
 
 The public schedule: a party's frames leave at fixed times after the frame that they answer, not when they are ready.
 
-Computing time grows with the number of records. Whoever watches the network sees when a frame arrives at a party and
+Computing time grows with the number of records. An observer of the network sees when a frame arrives at a party and
 when its answer leaves. The study's ``slot_seconds`` makes the time between them public: an answer leaves one slot after
 the frame that it answers came, or two, or three. Roles know no clock; this is the session's business alone.
 

@@ -8,7 +8,7 @@ Deadlines: which frame is due, since when, and until when. Every wait of a sessi
 
 A frame is *due* from a participant once it holds all that the frame follows from. From that moment on it has the
 study's ``deadline_seconds``, and the public forecast of the work (:class:`~masquerade_core.seat.Forecast`). Beats
-do not lengthen that: whoever lives and withholds the frame is out of time like whoever is silent.
+do not lengthen that: a participant that lives and withholds the frame is out of time like a silent one.
 
 Charlie sees what a party holds, since its beats acknowledge what it was sent. A party does not see what the others
 hold. So Charlie's beats say how often somebody's clock has started at his end, and a party's patience with him, a
@@ -94,7 +94,7 @@ class Awaited:
         return frame.source in self._senders
 
     def new(self) -> Iterator[Frame]:
-        """Yield each frame that is next in turn, once. Whoever finds one wrong may take it out of the inbox."""
+        """Yield each frame that is next in turn, once. A caller that finds one wrong may take it out of the inbox."""
         while self._new and self.wanted is not None:
             queue = self._inbox[self._new[-1], self.wanted.kind]
             if queue:
@@ -434,7 +434,7 @@ class Session(Journaling):
 
     @abstractmethod
     def say_abort(self, abort: Abort) -> None:
-        """Tell whoever is at the other end of a hop that the run is over."""
+        """Tell the other end of a hop that the run is over."""
 
     def step(self) -> None:
         """Take what arrived, check the clocks, and answer the role if its answer is there.

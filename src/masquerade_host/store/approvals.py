@@ -1,7 +1,6 @@
 """The record of a person's yes: which study, as which participant, on which population's budget, who and when.
 
-A record stands for one study *fingerprint*. Whoever changes anything in the study's file has a study that nobody has
-approved.
+A record stands for one study *fingerprint*. A study whose file was changed in any way has not been approved.
 """
 
 import contextlib

@@ -23,7 +23,7 @@ def make_keys(path: Path | str, passphrase: str | None = None) -> Keys:
     ----------
     path : path
     passphrase : str, optional
-        Encrypts the file. Without it, whoever can read the file has the keys.
+        Encrypts the file. Without it, anyone who can read the file has the keys.
 
     Raises
     ------

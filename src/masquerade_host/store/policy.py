@@ -1,7 +1,7 @@
 """The site's rules, ``policy.toml`` in the state folder: which studies this machine may take part in.
 
-Whoever answers for a site's data writes the file once. Every rule is optional, and a missing file forbids nothing. A
-study that breaks a rule is refused here, before anything is sent, whoever approved it.
+The person responsible for a site's data writes the file once. Every rule is optional, and a missing file forbids
+nothing. A study that breaks a rule is refused here, before anything is sent, no matter who approved it.
 
 .. code-block:: toml
 
@@ -277,7 +277,7 @@ class Policy:
         which = "a rule of this site forbids" if len(broken) == 1 else f"{len(broken)} rules of this site forbid"
         raise RefusedLocally(
             f"{which} this study: {'; '.join(broken)}",
-            f"{remedy}; the rules stand in {self.path}, and whoever answers for this site's data can change them",
+            f"{remedy}; the rules are in {self.path}, and the person responsible for this site's data can change them",
         )
 
 

@@ -130,7 +130,7 @@ class Dialing:
         if found is Answer.NOT_ALLOWED:
             raise CannotConnect(
                 f"the proxy does not allow a connection to {self._address}, or does not accept this user",
-                "ask whoever runs the proxy to allow CONNECT to that address and port; many allow port 443 only",
+                "ask the proxy's operator to allow CONNECT to that address and port; many allow port 443 only",
             )
         if found is Answer.OTHER_KEY:
             raise CannotConnect(

@@ -45,7 +45,7 @@ class Answer(Enum):
 
 
 def probe(address: str, server_key: bytes, proxy: "Proxy | None" = None, *, seconds: float = 3.0) -> Answer:
-    """Ask whoever listens at ``address`` to prove a CURVE key.
+    """Ask the server at ``address`` to prove a CURVE key.
 
     Parameters
     ----------

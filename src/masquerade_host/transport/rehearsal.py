@@ -33,7 +33,7 @@ def rehearse(
     keys : Keys
         Charlie's.
     say : callable
-        Takes a line for whoever watches.
+        Takes a line for the spectator.
     address : str, optional
         The address to listen at, if it is not the study's.
     over : callable

@@ -53,7 +53,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class StudyFinding:
-    """What the runs of a study showed.
+    """The result of a study's runs.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class StudyFinding:
     unit, canary : str
         What differs between the two data sets.
     proved : float or None
-        The epsilon that the study's statement proves against whoever sees the released model.
+        The epsilon that the study's statement proves against an observer of the released model.
     runs, seed : int
         Runs of each data set; what all randomness follows from.
     key_bits : int
@@ -147,7 +147,7 @@ def runs_enough(study: Study) -> int | None:
 
 @dataclass
 class _Runs:
-    """Runs of a study, counted for whoever waits for them; ``noisy`` says whether the last ones drew any noise."""
+    """Runs of a study, counted for a progress line; ``noisy`` says whether the last ones drew any noise."""
 
     study: Study
     pair: tuple[Mapping[str, Dataset], Mapping[str, Dataset]]

@@ -1,8 +1,8 @@
 """The statement of ``central-dp``: Kang, Liu and Wang's descent on pooled records, for which their sigma is right.
 
 Each of T rounds adds Gaussian noise to a mean gradient that one record of n moves by 2 G/n. The rounds compose exactly,
-and whoever sees all iterates learns no more than the proof counts. ``docs/privacy/weighted-dp.md`` derives it, at the
-part 1 of all records.
+and anyone who sees all iterates learns no more than the proof counts. ``docs/privacy/weighted-dp.md`` derives it, at
+the part 1 of all records.
 """
 
 import math

@@ -18,7 +18,7 @@ WHOEVER_COMPUTES = ROWS.none(
     "whoever computes it",
     "In a baseline there is no conversation: one person holds all records.",
     claimed="nothing: a trusted party holds everybody's records",
-    holds_at="no setting: it takes a protocol, in which nobody holds all records",
+    holds_at="no setting: this needs a protocol, in which nobody holds all records",
 )
 """The row of the person who holds all records."""
 

@@ -39,8 +39,8 @@ def audit(
         int | None,
         typer.Option(
             min=20,
-            help=f"How often your study is run with each of two data sets; {_RUNS} by default. Before "
-            "the runs begin, the command says how many are enough.",
+            help=f"The number of runs of your study with each of two data sets; {_RUNS} by default. Before "
+            "the runs begin, the command prints how many are enough.",
             show_default=False,
         ),
     ] = None,
@@ -142,8 +142,8 @@ def _power(found: "StudyFinding") -> str:
         return "This protocol's noise is not drawn by masquerade's samplers, so no control was possible"
     half = f"With half of the noise, as many runs show epsilon >= {found.control:.3f}"
     if not found.noticed:
-        return f"{half}. The audit would not have noticed noise that is 1/128 of what it should be, or missing"
-    return f"{half}. The audit would have noticed noise below {found.noticed:.3g} of what it should be"
+        return f"{half}. The audit would not have noticed noise that is 1/128 of the right amount, or missing"
+    return f"{half}. The audit would have noticed noise below {found.noticed:.3g} of the right amount"
 
 
 def _outcome(findings: "Sequence[Finding]") -> Outcome:

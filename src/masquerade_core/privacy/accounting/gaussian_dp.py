@@ -20,6 +20,7 @@ results about normal noise hold for it, with a tiny tau more in delta. :func:`cl
 import math
 import sys
 from fractions import Fraction
+from functools import lru_cache
 
 import gmpy2
 
@@ -98,6 +99,7 @@ def closeness_of_sum(sigma_share: Fraction, honest: int, size: int = 1) -> float
 
 # --- Gaussian dp -----------------------------------------------------------------
 
+_KEPT = 4096  # results of a bisection; a statement asks for the same ones again and again
 _SMALL = 2.0**-16  # the difference of two values of R loses too many digits where mu is less
 _STEPS = 200  # at most, of a bisection; it ends earlier, when no float lies between its two ends
 
@@ -130,6 +132,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     return density * (mills(a) - mills(b))
 
 
+@lru_cache(maxsize=_KEPT)
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with delta(epsilon) <= delta, rounded up to the float above.
 
@@ -156,6 +159,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     return high
 
 
+@lru_cache(maxsize=_KEPT)
 def mu_of(epsilon: float, delta: float) -> float:
     """Return the largest mu with delta(epsilon) <= delta: noise of sigma = Delta/mu meets the target (epsilon, delta).
 

@@ -19,7 +19,7 @@ party draws.
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import isqrt
 
 from masquerade_core.errors import BadInput, LocalProtocolError
@@ -162,13 +162,9 @@ class JointNoise:
                 "a privacy bound needs at least one share of noise that the adversary does not know"
             )
         if self.scale_rule == "selected":
-            return max(noise.mu(shares) for noise in self._classes)
+            return _largest_mu(self, shares)
         variance = shares * self.share() ** 2 - LEAST_SHARE_SIGMA**2
         return math.sqrt(self.sensitivity(self.min_records) ** 2 / variance) * _ROUNDED
-
-    @cached_property
-    def _classes(self) -> tuple["JointNoise", ...]:
-        return tuple(self.of_class(k) for k in range(SIZE_CLASSES))
 
     def proved(self, shares: int, size: int = 1) -> tuple[float, float] | None:
         """Return (epsilon, delta) against somebody who lacks ``shares`` of the shares; None where nothing is proved.
@@ -190,6 +186,11 @@ class JointNoise:
             return larger, self.delta
         delta = left + paid * (1 + _exp(found))
         return (found, delta * _ROUNDED) if delta < 1 else None
+
+
+@lru_cache(maxsize=256)  # a statement asks for it in many rows, and there are many classes
+def _largest_mu(noise: JointNoise, shares: int) -> float:
+    return max(noise.of_class(k).mu(shares) for k in range(SIZE_CLASSES))
 
 
 def _exp(epsilon: float) -> float:

@@ -11,6 +11,7 @@ proportional to exp(-(alpha/2) ||n||_2).
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
@@ -141,6 +142,7 @@ def largest_alpha(
     return _largest_mu(epsilon, epsilon_y, delta) / (sensitivity * math.sqrt(copies))
 
 
+@lru_cache(maxsize=256)  # of public numbers, which each step of a run asks for again
 def _largest_mu(epsilon: float, epsilon_y: float, delta: float) -> float:
     """Return the largest mu for which :func:`delta_with_label` is at most ``delta``."""
     low = mu_of(epsilon - epsilon_y, delta)  # enough, as both costs add up to the target
