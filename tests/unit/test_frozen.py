@@ -18,7 +18,7 @@ from masquerade_core.wire.frames import WIRE_VERSION
 from masquerade_host.process.driver import Stand, resume
 from masquerade_host.process.program import Program
 from masquerade_host.session.party import PartySession
-from masquerade_host.store.journal import Steps, journal_of
+from masquerade_host.store.journal import ReplayLog, journal_of
 from masquerade_host.store.keyfiles import load_keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
@@ -92,7 +92,7 @@ def replayed(site: Path, program: Program, records: str = "p1.csv") -> tuple[Par
             program=program,
             debits=ledger.debits_for(study, ME),
         )
-        session.steps = Steps(journal)
+        session.steps = ReplayLog(journal)
         role = protocol_of(study).party(Seat(ME, study.names), study, data)
         try:
             session.steps.begin(program, ledger.fingerprint(data))

@@ -517,7 +517,7 @@ def test_a_sealed_message_that_is_none_ends_the_run(
 
 
 def test_where_a_party_floods_another_or_that_one_acknowledges_nothing_neither_is_named_alone(seated: Wired) -> None:
-    seated.charlie._hops["p2"].lane.kept = MAX_KEPT
+    seated.charlie._hops["p2"].channel.kept = MAX_KEPT
     seated.send_sealed("p1", "Secret", ("p2",), (b"x",))
     seated.pump(2)
     error = seated.errors[CHARLIE]
