@@ -69,7 +69,7 @@ _GOT = frozenset({"Summed", "Outcome", "Asked", "Opening"})
 
 @dataclass(frozen=True)
 class Costs:
-    """What runs of one method cost, and what one of them survived.
+    """The cost of one method's runs, and the losses that one of them survived.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a study with many sites costs Charlie and a party: ``python -m benchmarks.site_sessions [K] [--rounds N]``.
+"""The cost of a study with many sites to Charlie and a party: ``python -m benchmarks.site_sessions [K] [--rounds N]``.
 
 Charlie runs as in a process of his own: his session, his socket and his driver. The parties' sessions, sockets and
 roles are the program's own as well, but many of them share one process and one thread there: 1,000 processes would
@@ -208,7 +208,7 @@ def _loop(parties: list[_Party]) -> None:
 
 @dataclass
 class Figures:
-    """What a run cost."""
+    """The cost of a run."""
 
     listens: Callable[[], None]
     marks: list[tuple[str, float, float]] = field(default_factory=list)

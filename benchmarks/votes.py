@@ -43,7 +43,7 @@ _Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Figures:
-    """What K parties' votes took: seconds in all and in encrypting, peak memory in MB, ciphertexts a party."""
+    """The cost of K parties' votes: seconds in all and in encrypting, peak memory in MB, ciphertexts a party."""
 
     K: int
     seconds: float

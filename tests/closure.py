@@ -182,7 +182,7 @@ def _is_stub(node: ast.AST) -> bool:
 
 @dataclass
 class Closure:
-    """What one process loaded and called, in order.
+    """The modules and functions that one process loaded and called, in order.
 
     Attributes
     ----------

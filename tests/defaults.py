@@ -1,4 +1,4 @@
-"""What a page says of a default, as a mark beside the sentence, and what ``study new`` really writes.
+"""A page's sentence on a default, with a mark next to it, compared with the output of ``study new``.
 
 A mark is a comment right behind what it is about::
 
@@ -70,7 +70,7 @@ def marks(page: str, text: str) -> Iterator[Said]:
 
 @cache
 def new_study(name: str) -> Study:
-    """What ``study new`` writes for five parties, where nobody asks for anything but the protocol."""
+    """The output of ``study new`` for five parties and a protocol, without other options."""
     auxiliary = AuxiliaryFile(file="auxiliary.csv", sha256="0" * 64, records=1000)
     draft = Draft(
         parties=[(f"p{k}", throwaway_key()) for k in range(PARTIES)],
@@ -108,7 +108,7 @@ def alone(row: Claim) -> bool:
 
 @cache
 def fact(key: str) -> str:
-    """What holds of a default: ``protocol``, SECTION.SETTING or PROTOCOL.FACT.
+    """The true value of a default: ``protocol``, SECTION.SETTING or PROTOCOL.FACT.
 
     FACT is one of ``_FACTS``, or the name of a setting in the study's ``[protocol]``. Of a group the fact is "various"
     where its protocols differ.
@@ -135,7 +135,7 @@ def _of_one(name: str, what: str) -> str:
 
 
 def wrong(said: Said, holds: Callable[[str], str] = fact) -> str:
-    """What is wrong with a mark, as a sentence that names page, line and sentence; empty if nothing is.
+    """The fault of a mark, as a sentence that names page, line and sentence; empty if there is none.
 
     The value stands in the marked text as well, unless it is yes or no.
     """

@@ -122,7 +122,7 @@ class DoubleSums:
 
 @dataclass
 class Pool:
-    """What a cheating Charlie holds of one round: contributions, and all shares that parties revealed of either mask.
+    """A cheating Charlie's data of one round: contributions, and all shares that parties revealed of either mask.
 
     ``known`` are the one-time keys of parties on his side.
     """
@@ -227,7 +227,7 @@ class Cheater:
     def opening(
         self, pool: Pool, to: str, shown: Collection[str], proofs: Mapping[str, bytes], **changes: Any
     ) -> Opening:
-        """What Charlie sends one party: a set, proofs by their makers' names, and the boxes for it."""
+        """Charlie's message to one party: a set, proofs by their makers' names, and the boxes for it."""
         committee = [self.names[i] for i in self.run.ring.committee]
         senders = [n for n in pool.near(to) if n in shown]
         boxes = [self.box(pool, sender, to) for sender in senders]

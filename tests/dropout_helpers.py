@@ -139,11 +139,11 @@ class RetriedSums:
         await tell_each(self.table, {name: self.asked(round_, members) for name, members in sets.items()})
 
     def asked(self, round_: int, members: tuple[str, ...]) -> Outcome:
-        """What Charlie tells to have a sum made again by these parties."""
+        """Charlie's message to have a sum repeated by these parties."""
         return Outcome(round=round_, words=b"", check=b"", receipt=b"", members=members)
 
     def summed(self, round_: int, got: dict[str, messages.Masked]) -> Outcome:
-        """What an honest Charlie tells of these contributions."""
+        """The message of an honest Charlie about these contributions."""
         return Outcome(**messages.summed(round_, self.layout, got).model_dump(), members=tuple(got))
 
     def times(self, name: str) -> int:
@@ -155,7 +155,7 @@ class RetriedSums:
         return tuple(map(sum, zip(*(self.vectors[name][n] for name, n in who.items()), strict=True)))
 
     def opened(self, contributions: Iterable[messages.Masked]) -> tuple[int, ...] | None:
-        """What Charlie reads from these contributions; None if it is no sum."""
+        """The sum that Charlie reads from these contributions; None if it is no sum."""
         held = list(contributions)
         try:
             return self.layout.decode(self.layout.add(self.layout.read(c.words) for c in held), len(held))

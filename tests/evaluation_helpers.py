@@ -88,7 +88,7 @@ class _NoSeat:
 
 @dataclass
 class _ClearSums:
-    """What a role sees of its secure sums, without encryption."""
+    """A role's view of its secure sums, without encryption."""
 
     study: Study
     held_back: int

@@ -26,7 +26,7 @@ from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.process.driver import Stand, resume, returned
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
-from masquerade_host.store.journal import Steps
+from masquerade_host.store.journal import ReplayLog
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
 from masquerade_host.transport.probe import Answer
@@ -132,7 +132,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong after a number of frames.
+    """A fault after a number of frames.
 
     Attributes
     ----------
@@ -459,7 +459,7 @@ class Site:
         self.lives = True
         self.journal.roll_back(self.rolls_back)
         self.session = self.group.session(self)
-        self.session.steps = Steps(self.journal.opened())
+        self.session.steps = ReplayLog(self.journal.opened())
         self.role = self.group.play.role(Seat(self.name, self.session.names))
         self.stand = Stand()
         self._guarded(self._open)

@@ -1,4 +1,4 @@
-"""What several tests of the core share: small keys, hostile bytes, effects without a table, looks at secrets."""
+"""Helpers of several tests of the core: small keys, hostile bytes, effects without a table, looks at secrets."""
 
 import copy
 import pickle

@@ -189,7 +189,7 @@ async def toy_charlie(seat: Seat, pause: Callable[[], None] = lambda: None) -> b
 
 @dataclass
 class Outcome:
-    """What became of each participant's role."""
+    """The end of each participant's role."""
 
     results: dict[str, Any] = field(default_factory=dict)
     errors: dict[str, BaseException] = field(default_factory=dict)

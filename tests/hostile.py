@@ -34,7 +34,7 @@ SPECIAL: dict[str, Callable[[Path], object]] = {
     "link-to-a-device": lambda path: path.symlink_to("/dev/zero"),
     "sparse": _sparse,
 }
-"""What is no file of bytes, or one that is too large to read."""
+"""Things that are no file of bytes, or too large to read."""
 
 
 def texts(good: str, many: int = 2_000) -> dict[str, bytes]:

@@ -27,7 +27,7 @@ MODULES: Mapping[str, Path] = {
 
 @dataclass(frozen=True)
 class Imports:
-    """What a module imports of this program.
+    """The imports of this program in a module.
 
     Attributes
     ----------

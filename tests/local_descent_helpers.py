@@ -39,7 +39,7 @@ class Descended:
 
     @property
     def w(self) -> _Array:
-        """What Charlie released."""
+        """The release of Charlie."""
         return np.array(self.results[CHARLIE].weights)
 
 

@@ -18,7 +18,7 @@ from tests.protocol_helpers import make_study
 
 Contributions = dict[str, messages.Masked]
 Tell = Callable[[int, Words, Contributions], dict[str, messages.Summed]]
-"""What a Charlie tells each party in a round, from what he was sent."""
+"""Charlie's message to each party in a round, from those that he received."""
 
 
 def under_masks(study: Study, **changes: str) -> Study:
@@ -88,7 +88,7 @@ class MaskedSums:
 
 
 def honest(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
-    """What an honest Charlie tells."""
+    """The message of an honest Charlie."""
     return dict.fromkeys(got, messages.summed(t, layout, got))
 
 

@@ -33,7 +33,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire import codec, frames, proof
 from masquerade_core.wire.aborts import Abort, Reason, pack_abort
 from masquerade_core.wire.messages import Message
-from masquerade_host.channel.channel import Lane
+from masquerade_host.channel.channel import Channel
 from masquerade_host.session.messages import Beat, pack_beat
 from masquerade_protocols import blame
 from masquerade_protocols.blame import check_evidence, run_of, verdict
@@ -319,7 +319,7 @@ def _one_field_twice(value: Any) -> bytes:
 
 
 class Liar:
-    """What the guilty one does with its messages.
+    """The guilty participant's treatment of its messages.
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ class Liar:
         return [fields, self.draw.choice(self._heard)] if self._heard else [fields]
 
     def _left_out(self, to: str, fields: Fields) -> list[Fields | bytes]:
-        """What follows gets other numbers: no gap shows."""
+        """Later frames get other numbers: no gap shows."""
         self._move(to, fields, -1)
         return []
 
@@ -560,21 +560,21 @@ _verified = lru_cache(1 << 14)(verify)
 @contextmanager
 def _lying(group: _Watched, encode: Callable[[Message, str, bytes], bytes]) -> Iterator[None]:
     """Let the guilty one's role lie, and let its session bear what its lies lead to."""
-    true_encode, hear = codec.encode, Lane.hear
+    true_encode, hear = codec.encode, Channel.hear
     numbers = random.Random(0)  # noqa: S311 - a case follows from its number
 
     def encoded(message: Message, recipient: str) -> bytes:
         body = true_encode(message, recipient)
         return encode(message, recipient, body) if group.turning == group.guilty else body
 
-    def patient(self: Lane, got: int, *rest: Any) -> None:
+    def patient(self: Channel, got: int, *rest: Any) -> None:
         if group.turning == group.guilty:
             got = min(max(got, self.acknowledged), self.sent)
         hear(self, got, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seat, "encode", encoded)
-        patch.setattr(Lane, "hear", patient)
+        patch.setattr(Channel, "hear", patient)
         patch.setattr(secrets, "randbelow", numbers.randrange)  # of connections, and of pings
         patch.setattr(secrets, "token_bytes", numbers.randbytes)
         for module in (frames, proof, blame):  # most frames of a case are those of all other cases as well

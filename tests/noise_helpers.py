@@ -1,4 +1,4 @@
-"""What the tests of noise share: when a sample is accepted or rejected, and laws to compare it with."""
+"""Helpers of the noise tests: the acceptance of a sample, and distributions to compare it with."""
 
 from __future__ import annotations
 

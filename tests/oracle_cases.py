@@ -44,7 +44,7 @@ QUICK = (
     Case("Gaussian copies", "input-noise", "paper", f"alpha = 2.5\nlearning_rate = 0.015\n{_COPIES}",
          Lambda=50.0, features=150, empty=True),
 )  # fmt: skip
-"""What ``make test`` runs."""
+"""The cases that ``make test`` runs."""
 
 REST = (
     Case("smoothed hinge", "psgd", "proven", _FEW, features=40, loss="smoothed-hinge", colluders=2),
@@ -90,7 +90,7 @@ REST = (
     Case("histograms", "summary", "proven", "cells = 32", epsilon=4.0),
     Case("histograms, under Paillier", "summary", "proven", "cells = 32", epsilon=4.0, key_bits=2048),
 )  # fmt: skip
-"""What CI runs besides."""
+"""The further cases that CI runs."""
 
 ALL = QUICK + REST
 
@@ -151,7 +151,7 @@ def _check_scales(ran: Ran) -> None:
 
 
 def check_nothing_is_left(ran: Ran) -> None:
-    """What was drawn stood in each state folder before the end, and stands in none of its files afterwards."""
+    """The drawn numbers are in each state folder before the end, and in none of its files afterwards."""
     for name in (*ran.names, CHARLIE):
         before, after = (
             b"".join(path.read_bytes() for path in sorted((root / name).rglob("*")) if path.is_file())

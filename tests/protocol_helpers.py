@@ -74,7 +74,7 @@ class Run:
 
     @property
     def model(self) -> Model:
-        """What Charlie released."""
+        """The release of Charlie."""
         return self.results[CHARLIE]
 
     @property
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def shares(self) -> Shares:
-        """What was published."""
+        """The published values."""
         assert isinstance(self.model.shares, Shares)
         return self.model.shares
 

@@ -67,7 +67,7 @@ def encoded_sum(study: Study, data: Mapping[str, Dataset], rule: str = "selected
 
 
 def opened_sum(r: Run) -> list[int]:
-    """What was opened, on the grid; for "sizes" read off the weights, whose 53 bits are enough for it."""
+    """The opened sum, on the grid; for "sizes" read from the weights, whose 53 bits are enough for it."""
     if r.model.shares is not None:
         return list(r.total)
     n = sum(len(part.y) for part in r.data.values())

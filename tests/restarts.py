@@ -24,7 +24,7 @@ from masquerade_host.process.driver import Stand, resume, returned
 from masquerade_host.process.program import Program
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
-from masquerade_host.store.journal import Entry, NoJournal, Steps
+from masquerade_host.store.journal import Entry, NoJournal, ReplayLog
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
 from masquerade_host.transport.probe import Answer
 from tests.host_helpers import VERSION, World
@@ -72,7 +72,7 @@ class MemoryJournal(NoJournal):
 
 @dataclass
 class Net:
-    """What carries frames between sites: in order on a connection, and lost with it."""
+    """The carrier of frames between sites: in order on a connection, and lost with it."""
 
     to_charlie: list[Arrival] = field(default_factory=list)
     to_party: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
@@ -145,7 +145,7 @@ class Site:
     def _open(self) -> None:
         self.journal.opened()
         self.parts = bool(self.journal.run)  # until this process stands where the last one stood
-        self.session.steps = Steps(self.journal)
+        self.session.steps = ReplayLog(self.journal)
         self.session.steps.begin(self.session.program, b"")
         self.session.open()
         self.stand = resume(self.role, self.session)

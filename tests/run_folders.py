@@ -16,7 +16,7 @@ from tests.host_helpers import All, Hi, World, run_together, toy_charlie, toy_pa
 
 @dataclass(frozen=True)
 class Coins:
-    """What the toy protocol publishes."""
+    """The release of the toy protocol."""
 
     coins: bytes
 

@@ -110,7 +110,7 @@ class Site:
 
 
 class Service:
-    """What systemd does with the unit: it starts the command, and starts it again where the unit says so.
+    """A stand-in for systemd: it starts the unit's command, and restarts it where the unit says so.
 
     Parameters
     ----------

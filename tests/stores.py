@@ -155,7 +155,7 @@ class Ran:
 
     @cached_property
     def offset(self) -> Array:
-        """What is added to a score."""
+        """The number added to a score."""
         return np.array(model_from_json(self.model).offset)
 
     @property

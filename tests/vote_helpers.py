@@ -111,7 +111,7 @@ class Voted:
 
     @property
     def w(self) -> Array:
-        """What Charlie released."""
+        """The release of Charlie."""
         return np.array(self.results[CHARLIE].weights)
 
     @property

@@ -30,7 +30,7 @@ class Clock:
 
 @dataclass
 class FakeCharlieLink:
-    """What Charlie sends stands in ``sent``."""
+    """Charlie's messages are in ``sent``."""
 
     sent: list[tuple[str, bytes]] = field(default_factory=list)
     inbox: list[Arrival] = field(default_factory=list)
@@ -87,7 +87,7 @@ class FakeCharlieLink:
 
 @dataclass
 class FakePartyLink:
-    """What the party sends stands in ``sent``."""
+    """The party's messages are in ``sent``."""
 
     sent: list[bytes] = field(default_factory=list)
     inbox: list[bytes | None] = field(default_factory=list)
@@ -129,7 +129,7 @@ class FakePartyLink:
 
 
 def announced_by(world: World, name: str, key: BoxKey | None = None) -> dict[str, bytes]:
-    """What a participant announces when it joins, by default with a fresh key."""
+    """A participant's announcement when it joins, by default with a fresh key."""
     join = joining(name, key=key)
     proof = join.prove(study_id=world.study.study_id(VERSION), signing=world.keys[name].public.sign)
     return {"box_key": join.box_key, "nonce": join.nonce, "proof": proof}

@@ -1,4 +1,4 @@
-"""What a process does before it joins: it loads all that its run may need, and rehearses the run's arithmetic.
+"""The steps of a process before it joins: it loads all that its run may need, and rehearses the run's arithmetic.
 
 A machine too slow for the public forecast does not join. What a process loads later is not in the hash of its program.
 """

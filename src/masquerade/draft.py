@@ -172,7 +172,7 @@ class Draft:
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """What nobody chose and has to be replaced: some of "feature" and "label"."""
+        """The placeholders that must be replaced: some of "feature" and "label"."""
         return ("feature",) * (self.features is EXAMPLE_FEATURES) + ("label",) * (self.label is EXAMPLE_LABEL)
 
     @property

@@ -22,7 +22,7 @@ from masquerade_core.saved_model import SavedModel, model_from_json
 __all__ = ["LoadedModel", "OnError", "Prediction", "load_model", "predict"]
 
 OnError = Literal["refuse", "skip"]
-"""What happens where some records cannot be labelled: no record is, or all others are."""
+"""The treatment of records that cannot be labelled: no record is labelled, or all others are."""
 
 _MOST_BYTES = 64 << 20
 

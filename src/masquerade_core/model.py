@@ -73,7 +73,7 @@ FEATURES = "features.toml"
 """The files of a release that is no model but statistics."""
 
 KIND = "masquerade model 1"
-"""What ``model.json`` says it is."""
+"""The kind that ``model.json`` states."""
 
 
 class Release(Protocol):
@@ -98,7 +98,7 @@ class PublishedShares(Protocol):
 
 
 class Scoring(Protocol):
-    """What answers follow from: a released classifier, or one that was read from its file."""
+    """The classifier behind the answers: a released one, or one that was read from its file."""
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -106,7 +106,7 @@ class Scoring(Protocol):
 
     @property
     def offset(self) -> tuple[float, ...]:
-        """What is added to a score."""
+        """The number added to a score."""
 
     @property
     def threshold(self) -> float:

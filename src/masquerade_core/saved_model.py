@@ -1,4 +1,4 @@
-"""What Dave reads: ``model.json``, and the additive shares in which some protocols publish a classifier."""
+"""The files that Dave reads: ``model.json``, and the additive shares in which some protocols publish a classifier."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

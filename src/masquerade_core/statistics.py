@@ -63,7 +63,7 @@ class Statistics:
 
     @cached_property
     def columns(self) -> dict[str, Numbers | Levels]:
-        """What is known of each column, the label last."""
+        """The known facts about each column, the label last."""
         parts = reconcile(self.grid.split(self.noisy))
         return {h.name: self._column(h, part) for h, part in zip(self.grid.histograms, parts, strict=True)}
 

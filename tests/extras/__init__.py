@@ -1,1 +1,1 @@
-"""What needs optional engines, heavy oracles of others, or a browser."""
+"""Tests that need optional engines, heavy oracles of others, or a browser."""

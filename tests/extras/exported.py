@@ -1,4 +1,4 @@
-"""What the libraries of others answer, asked with an exported model."""
+"""The answers of other libraries with an exported model."""
 
 from typing import Any
 

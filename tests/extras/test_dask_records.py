@@ -99,7 +99,7 @@ def connected(dask: LocalDask) -> Iterator[Cluster]:
 
 
 def hash_of(records: Records) -> bytes:
-    """What a ledger would know the records by, but for its key."""
+    """The ledger's fingerprint of the records, but without its key."""
     state = hashlib.sha256()
     for part in canonical(records):
         state.update(part)
@@ -124,7 +124,7 @@ class _Deadly:
 
 @dataclass(frozen=True)
 class _Worth:
-    """What many records are worth, each the same."""
+    """The cost of many records, each the same."""
 
     worth: int = 1
 

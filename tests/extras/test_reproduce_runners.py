@@ -1,4 +1,4 @@
-"""What runs a figure's tasks: the same numbers everywhere; figures that were cut go on; files are safe."""
+"""Runners of a figure's tasks: the same numbers everywhere; interrupted figures resume; files are safe."""
 
 from __future__ import annotations
 

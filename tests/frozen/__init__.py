@@ -1,4 +1,4 @@
-"""What one version of the program left on a disk, kept as it was: ``wire-N.tar.xz`` for the wire's number N.
+"""Files that one version of the program left on a disk, unchanged: ``wire-N.tar.xz`` for the wire's number N.
 
 ``python -m tests.frozen`` makes the archive of this version, from real processes, and refuses where there is one. Each
 archive stays for ever: budgets in existing state folders survive whatever changes. It holds

@@ -1,4 +1,4 @@
-"""What today's program reads from an archive: it must always be the same."""
+"""The values that today's program reads from an archive: they must always be the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real processes load: all of it before the hello, and nothing that their study does not name."""
+"""Real processes load everything before the hello, and nothing that their study does not name."""
 
 from __future__ import annotations
 

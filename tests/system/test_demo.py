@@ -113,7 +113,7 @@ def test_the_report_holds_the_whole_statement(three: tuple[Path, dict[str, Any]]
 
 
 def _cpu_seconds() -> float:
-    """What ended children, and theirs, have computed."""
+    """The computing time of ended children, and of theirs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -44,7 +44,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 
 @dataclass
 class Withheld:
-    """What somebody withholds who beats on.
+    """The frame that a beating participant withholds.
 
     Attributes
     ----------

@@ -388,7 +388,7 @@ def oversized(session: PartySession) -> None:
 
 
 def wrong_acknowledgement(session: PartySession) -> None:
-    beat = pack_beat(Beat((), session._lane.got + 1000, session._lane.connection), session.everybody)
+    beat = pack_beat(Beat((), session._channel.got + 1000, session._channel.connection), session.everybody)
     _link(session).send(session._endpoint.seal(CHARLIE, "beat", beat))
 
 

@@ -100,7 +100,7 @@ class _Quiet:
 
 
 class _Watched:
-    """What each party gave to the first noisy sum, and its total."""
+    """Each party's contribution to the first noisy sum, and its total."""
 
     def __init__(self, patch: pytest.MonkeyPatch, quiet: set[str], chosen: Chosen | None = None) -> None:
         self.chosen = chosen

@@ -65,7 +65,7 @@ class Desk:
         return self._shell.json(*words, *([] if "--out" in more else ["--out", folder / "run"]), *more)
 
     def account(self, population: str = "default") -> Account:
-        """What became of a budget."""
+        """The state of a budget afterwards."""
         ledger = Ledger.open(self.state)
         try:
             return ledger.account(population)

@@ -1,4 +1,4 @@
-"""What an audit would have noticed: power as computed and as it occurs, controls, adversaries whose records lead."""
+"""The power of an audit: as computed and as it occurs, with controls and with adversaries whose records lead."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from masquerade_host.session import admission, party
 from masquerade_host.session.admission import AdmittingSession
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.messages import AllClosed, Closed, Roster
-from masquerade_host.session.transcript_agreement import Told
+from masquerade_host.session.transcript_agreement import BroadcastLog
 from tests.host_helpers import World, run_together
 from tests.wired import Wired, announced_by
 
@@ -105,7 +105,7 @@ def test_what_charlie_says_to_one_party_alone_is_no_part_of_the_hash(seated: Wir
 
 def test_the_hash_is_of_whole_frames_and_their_order() -> None:
     def of(*frames: bytes) -> bytes:
-        told = Told()
+        told = BroadcastLog()
         for frame in frames:
             told.add(frame)
         return told.digest()

@@ -22,7 +22,7 @@ NEVER = re.compile(
     r"masquerade_lab|masquerade\.|serving|report$|metrics|proxy|passphrase|locked|new_keys|statistics|classifiers|"
     r"noiseless|expectation|comparing"
 )
-"""What no default run loads, whatever it is called."""
+"""Modules that no default run loads, under any name."""
 
 PROTOCOL = "dp_whitened"
 OTHERS = {"gmpy2", "msgpack", "nacl", "numpy", "pydantic", "pydantic_core", "typer", "zmq"}

@@ -11,7 +11,13 @@ import pytest
 from masquerade_core.errors import BadInput
 from masquerade_host.channel.channel import MAX_CONNECTIONS, MAX_MESSAGE, QUEUE
 from masquerade_host.transport import connection_limits
-from masquerade_host.transport.connection_limits import UNFINISHED, Connection, Watchman, check_descriptors, too_costly
+from masquerade_host.transport.connection_limits import (
+    UNFINISHED,
+    Connection,
+    ConnectionLimits,
+    check_descriptors,
+    too_costly,
+)
 
 
 def connection(fd: int, since: float = 0.0, *, name: str = "", host: str = "a", read: int = 0) -> Connection:
@@ -61,7 +67,7 @@ def test_it_counts_what_was_read_and_hangs_up_the_connection_of_its_port_alone(
 ) -> None:
     server, accepted, client = pair
     other, far = socket.socketpair()
-    connection_limits = Watchman(server.getsockname()[1])
+    connection_limits = ConnectionLimits(server.getsockname()[1])
     client.sendall(bytes(100_000))
     accepted.recv(50_000, socket.MSG_WAITALL)
     now = time.monotonic()
@@ -93,7 +99,7 @@ def test_it_works_where_no_descriptor_is_left(
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, "listdir", no_descriptor_left)
-    connection_limits = Watchman(server.getsockname()[1])
+    connection_limits = ConnectionLimits(server.getsockname()[1])
     connection_limits.look(0.0)
     connection_limits.look(20.0)
     assert connection_limits.hung_up == 1
@@ -113,8 +119,8 @@ def test_charlie_says_at_once_how_many_files_so_many_parties_need(monkeypatch: p
 
 def test_listed_parties_have_room_beside_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _which: (65_536, 65_536))
-    assert Watchman(1, 1000)._most == 3024
-    assert Watchman(1)._most == 1024
+    assert ConnectionLimits(1, 1000)._most == 3024
+    assert ConnectionLimits(1)._most == 1024
 
 
 def test_of_many_connections_each_is_looked_at_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +136,7 @@ def test_of_many_connections_each_is_looked_at_in_time(monkeypatch: pytest.Monke
     monkeypatch.setattr(connection_limits, "_inode", lambda fd: fd)
     monkeypatch.setattr(connection_limits, "_look_at", lambda fd, _port: ("a", read[fd]))
     monkeypatch.setattr(connection_limits, "_hang_up", note)
-    watching = Watchman(1, 200)
+    watching = ConnectionLimits(1, 200)
     for fd in read:
         watching.spoke(fd, f"p{fd}", b"%d" % fd)
     watching.look(0.0)

@@ -77,7 +77,7 @@ class Play:
 
     def beat(self) -> None:
         """Let the second machine say its beat."""
-        body = pack_beat(Beat((CHARLIE,), self.hop.lane.acknowledged, self.connection), EVERYBODY)
+        body = pack_beat(Beat((CHARLIE,), self.hop.channel.acknowledged, self.connection), EVERYBODY)
         endpoint = self.wired.parties["p1"]._endpoint
         self.hand(SECOND, endpoint.seal(CHARLIE, "beat", body))
         ask = encode(Ask(asker=padded("p1"), nonce=bytes(16)), CHARLIE)
@@ -167,11 +167,11 @@ def test_an_old_answer_does_not_keep_the_seat(play: Play) -> None:
 
 
 def _beat_of(play: Play) -> bytes:
-    return pack_beat(Beat((), play.hop.lane.acknowledged, play.connection), EVERYBODY)
+    return pack_beat(Beat((), play.hop.channel.acknowledged, play.connection), EVERYBODY)
 
 
 def test_a_process_that_has_lost_its_seat_and_connects_again_is_refused(play: Play) -> None:
-    tag = play.hop.lane.connection
+    tag = play.hop.channel.connection
     play.second_takes_the_seat()
     play.connection = tag + 1
     play.hand(b"third", play.wired.parties["p1"]._endpoint.seal(CHARLIE, "beat", _beat_of(play)))

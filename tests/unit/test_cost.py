@@ -73,7 +73,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
 
 @dataclass
 class Counted:
-    """What one run sent."""
+    """The messages of one run."""
 
     table: Table
     sent: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a party, and Charlie for each party, do in a run does not grow with the number of parties."""
+"""The work of a party, and of Charlie for each party, does not grow with the number of parties."""
 
 from __future__ import annotations
 

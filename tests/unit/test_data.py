@@ -297,7 +297,7 @@ def test_a_group_of_one_class_is_read_like_any_other(
 
 
 class TestDataset:
-    """What a data set is, and what it keeps to itself."""
+    """The properties of a data set, and the parts that it hides."""
 
     def test_it_prints_nothing(self) -> None:
         data = Dataset.from_unit_ball([[0.5, 0.25]], [1])

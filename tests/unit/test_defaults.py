@@ -30,7 +30,7 @@ COUNTED_ON = re.compile(
 
 
 def draft_of(name: str, K: int, d: int, **more: Any) -> Draft:
-    """What ``study new`` writes: K parties, d coordinates with the constant, and nothing else asked for."""
+    """The output of ``study new`` for K parties, and d coordinates with the constant, without other options."""
     entry = entry_named(name)
     weights = {"parameters": {"weights": [0.0] * d}} if entry.measures else {}
     auxiliary = AuxiliaryFile(file="auxiliary.csv", sha256="0" * 64, records=1000) if entry.auxiliary else None

@@ -58,7 +58,7 @@ def test_no_block_of_commands_hides_in_a_fence_without_a_language() -> None:
 
 
 def wrong(text: str) -> list[str]:
-    """What is wrong with each block of a page that ran."""
+    """The faults of each block of a page that ran."""
     return [one.wrong for one in run_page(blocks_of("a/page.md", text))]
 
 

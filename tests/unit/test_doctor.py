@@ -1,4 +1,4 @@
-"""What the doctor says about the machine's speed, with a clock that the test sets, and about the conversation."""
+"""The doctor's report on the machine's speed, with a clock that the test sets, and on the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search costs: each fit is counted, and what no epsilon counts is said."""
+"""The cost of a search: each fit is counted, and costs that no epsilon covers are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``demo`` and ``doctor`` ask of an entry, every registered protocol answers; both refuse a baseline."""
+"""Every registered protocol answers ``demo`` and ``doctor``; both refuse a baseline."""
 
 from __future__ import annotations
 

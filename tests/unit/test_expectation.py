@@ -1,4 +1,4 @@
-"""What can be expected of a model before anybody joins, and how many records or which epsilon would do."""
+"""The forecast of a model's quality before a run, and the number of records or the epsilon that would be enough."""
 
 from __future__ import annotations
 

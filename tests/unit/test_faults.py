@@ -12,12 +12,12 @@ from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed,
 from masquerade_core.seat import Once
 from masquerade_core.wire.codec import unpack_plain
 from masquerade_core.wire.frames import Endpoint, Frame
-from masquerade_host.channel.channel import Lane
+from masquerade_host.channel.channel import Channel
 from masquerade_host.process import driver
 from masquerade_host.session.journaling import Journaling
 from masquerade_host.session.party import PartySession
 from masquerade_host.session.session import Session
-from masquerade_host.store.journal import Steps
+from masquerade_host.store.journal import ReplayLog
 from tests.faulty import (
     CHECKS,
     DEADLINE,
@@ -137,22 +137,22 @@ def _delivers_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def _ignores_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbered frames leave on a new connection before the other end has said what it lacks."""
 
-    def put(self: Lane, data: bytes) -> None:
+    def put(self: Channel, data: bytes) -> None:
         self._frames.append(data)
         self.kept += len(data)
         self._send(data)
 
-    monkeypatch.setattr(Lane, "put", put)
+    monkeypatch.setattr(Channel, "put", put)
 
 
 def _forgets_what_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    hear = Lane.hear
+    hear = Channel.hear
 
-    def never_again(self: Lane, got: int) -> None:
+    def never_again(self: Channel, got: int) -> None:
         self.live = True
         hear(self, got)
 
-    monkeypatch.setattr(Lane, "hear", never_again)
+    monkeypatch.setattr(Channel, "hear", never_again)
 
 
 def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,20 +167,20 @@ def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _debits_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a message releases is written down after the message has left."""
+    """A message's release is written down after the message has left."""
     post = Journaling._post
 
     def late(self: Journaling) -> None:
-        for lane in self._lanes:
-            if lane.ready:
-                lane.flush()
+        for channel in self._channels:
+            if channel.ready:
+                channel.flush()
         post(self)
 
     monkeypatch.setattr(Journaling, "_post", late)
 
 
 def _draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was drawn is drawn a second time after a restart, and comes out otherwise."""
+    """After a restart, numbers are drawn a second time, with another result."""
 
     def another(packed: bytes) -> Any:
         value = unpack_plain(packed)
@@ -190,21 +190,21 @@ def _draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _acknowledges_before_it_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = Lane.take
+    take = Channel.take
 
-    def at_once(self: Lane, data: bytes) -> None:
+    def at_once(self: Channel, data: bytes) -> None:
         take(self, data)
         self.got = self.taken
 
-    monkeypatch.setattr(Lane, "take", at_once)
-    monkeypatch.setattr(Steps, "commit", _seldom(Steps.commit))
+    monkeypatch.setattr(Channel, "take", at_once)
+    monkeypatch.setattr(ReplayLog, "commit", _seldom(ReplayLog.commit))
 
 
-def _seldom(commit: Callable[[Steps], None]) -> Callable[[Steps], None]:
+def _seldom(commit: Callable[[ReplayLog], None]) -> Callable[[ReplayLog], None]:
     """Commit every third time only: what was acknowledged between is not there after a restart."""
     calls = 0
 
-    def sometimes(self: Steps) -> None:
+    def sometimes(self: ReplayLog) -> None:
         nonlocal calls
         calls += 1
         if calls % 3 == 0:
@@ -218,9 +218,9 @@ def _trusts_a_late_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     reopen = PartySession._reopen
 
     def still_live(self: PartySession) -> None:
-        live = self._lane.live
+        live = self._channel.live
         reopen(self)
-        self._lane.live = live
+        self._channel.live = live
 
     monkeypatch.setattr(PartySession, "_reopen", still_live)
 

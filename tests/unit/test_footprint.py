@@ -1,4 +1,4 @@
-"""What each command loads, and what a party's process takes before it joins: no more than it needs."""
+"""Each command, and a party's process before it joins, loads no more than it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an earlier version has left stays what it was: balances, approvals, journals, transcripts, and seeded models."""
+"""Files of an earlier version keep their meaning: balances, approvals, journals, transcripts, and seeded models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from masquerade_core.wire.frames import WIRE_VERSION
 from masquerade_host.process.driver import Stand, resume
 from masquerade_host.process.program import Program
 from masquerade_host.session.party import PartySession
-from masquerade_host.store.journal import Steps, journal_of
+from masquerade_host.store.journal import ReplayLog, journal_of
 from masquerade_host.store.keyfiles import load_keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
@@ -34,14 +34,14 @@ MODELS = json.loads(FILE.read_text(encoding="utf-8"))
 
 @pytest.fixture(scope="module", params=ARCHIVES)
 def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """What a version left, and what is known of it."""
+    """The files of a version, and the known facts about them."""
     folder = tmp_path_factory.mktemp(request.param)
     return folder, unpacked(request.param, folder)
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """What this version left, for one test."""
+    """The files of this version, for one test."""
     unpacked(NOW, tmp_path)
     return tmp_path
 
@@ -92,7 +92,7 @@ def replayed(site: Path, program: Program, records: str = "p1.csv") -> tuple[Par
             program=program,
             debits=ledger.debits_for(study, ME),
         )
-        session.steps = Steps(journal)
+        session.steps = ReplayLog(journal)
         role = protocol_of(study).party(Seat(ME, study.names), study, data)
         try:
             session.steps.begin(program, ledger.fingerprint(data))

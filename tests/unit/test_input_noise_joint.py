@@ -1,4 +1,4 @@
-"""What noisy features and a randomised label cost together: exactly, against an integral and another library."""
+"""The joint cost of noisy features and a randomised label: exactly, against an integral and another library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/protocols/input-noise.md and docs/privacy/input-noise.md say of sizes, numbers and tests is so."""
+"""The sizes, numbers and tests in docs/protocols/input-noise.md and docs/privacy/input-noise.md are right."""
 
 from __future__ import annotations
 

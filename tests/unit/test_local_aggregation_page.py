@@ -1,4 +1,4 @@
-"""What local-aggregation.md, in docs/protocols and in docs/privacy, says of sizes, numbers and tests is so."""
+"""The sizes, numbers and tests in both pages local-aggregation.md, of docs/protocols and docs/privacy, are right."""
 
 from __future__ import annotations
 

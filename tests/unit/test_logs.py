@@ -1,4 +1,4 @@
-"""What an operator sees of a run: how far it has come, a log with times and levels, and nothing about records."""
+"""An operator's view of a run: its progress, a log with times and levels, and nothing about records."""
 
 import importlib
 import io
@@ -275,7 +275,7 @@ class Screen(io.StringIO):
 
 
 def screen(text: str) -> list[str]:
-    """What stands on the screen after this text: a line is wiped where it is taken back."""
+    """The screen's content after this text: a line that is taken back is wiped."""
     return [line.rpartition("\r\x1b[K")[2] for line in text.split("\n")]
 
 

@@ -167,7 +167,7 @@ def test_a_false_acknowledgement_or_claim_loses_its_signer_alone(lie: str) -> No
     everybody = (*NAMES, CHARLIE)
     endpoint = wired.parties["p3"]._endpoint
     if lie == "acknowledgement":
-        beat = pack_beat(Beat((), 99, wired.parties["p3"]._lane.connection), everybody)
+        beat = pack_beat(Beat((), 99, wired.parties["p3"]._channel.connection), everybody)
         wired.links["p3"].sent.append(endpoint.seal(CHARLIE, "beat", beat))
     else:
         body = pack_abort(Abort(reason="deadline", blamed=("p1",), by="p3"), everybody)

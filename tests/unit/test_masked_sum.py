@@ -164,7 +164,7 @@ def test_without_the_constant_a_multiple_is_accepted(monkeypatch: pytest.MonkeyP
 
 
 def _opened(layout: Words, contributions: list[messages.Masked]) -> tuple[int, ...] | None:
-    """What Charlie reads from these contributions, whatever their number; None if it is no sum."""
+    """The sum that Charlie reads from these contributions, for any number of them; None if it is no sum."""
     try:
         return layout.decode(layout.add(layout.read(c.words) for c in contributions), len(contributions))
     except RunFailed:

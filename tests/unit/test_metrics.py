@@ -1,4 +1,4 @@
-"""What a monitoring system may ask: numbers that tell nothing of records, and whether the process is alive."""
+"""Metrics for a monitoring system: numbers that tell nothing about records, and whether the process is alive."""
 
 import contextlib
 import http.client

@@ -1,4 +1,4 @@
-"""What a study says and does whose parties share masks with 64 neighbours each."""
+"""Studies whose parties share masks with 64 neighbours each: their text and their runs."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from masquerade_core.errors import (
 )
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.proof import Judge
-from masquerade_host.channel.channel import MAX_KEPT, Lane, first_connection
+from masquerade_host.channel.channel import MAX_KEPT, Channel, first_connection
 from masquerade_host.session.messages import Beat, pack_beat
 from masquerade_host.session.states import Turn
 from masquerade_host.transport.interface import Arrival
@@ -338,14 +338,14 @@ def test_a_beat_of_another_connection_is_no_acknowledgement() -> None:
     wired.links["p1"].inbox.append(beat)
     wired.pump(1)
     assert not wired.errors
-    assert wired.parties["p1"]._lane.sent == 1
-    assert hop.lane.taken == 0
+    assert wired.parties["p1"]._channel.sent == 1
+    assert hop.channel.taken == 0
 
 
 def acknowledge(wired: Wired, source: str, got: int) -> str:
     """Let an end of p1's hop say that it holds so many frames; return who hears it."""
     endpoint = wired.sessions[source]._endpoint
-    beat = pack_beat(Beat((), got, wired.parties["p1"]._lane.connection), EVERYBODY)
+    beat = pack_beat(Beat((), got, wired.parties["p1"]._channel.connection), EVERYBODY)
     if source == CHARLIE:
         wired.links["p1"].inbox.append(endpoint.seal("p1", "beat", beat))
     else:
@@ -409,14 +409,14 @@ def test_frames_on_a_connection_that_was_replaced_are_ignored() -> None:
 def test_a_beat_of_an_older_connection_takes_no_seat(of: str) -> None:
     """It comes behind those of a newer connection, and by a way that Charlie never heard before."""
     wired = seated(60.0)
-    before = wired.parties["p1"]._lane.connection
+    before = wired.parties["p1"]._channel.connection
     wired.pump(8, seconds=1.0)
     for _ in range(2):
         wired.cut("p1")
         if of == "the process before":
-            wired.parties["p1"]._lane.connection = first_connection()
+            wired.parties["p1"]._channel.connection = first_connection()
         wired.pump(6, seconds=0.25)
-    last = wired.parties["p1"]._lane.connection
+    last = wired.parties["p1"]._channel.connection
     for number in {before, last - 1}:
         late = wired.parties["p1"]._endpoint.seal(CHARLIE, "beat", pack_beat(Beat((), 1, number), EVERYBODY))
         wired.link.inbox.append(Arrival("p1", b"late %d" % number, late))
@@ -429,17 +429,19 @@ def test_a_beat_of_an_older_connection_takes_no_seat(of: str) -> None:
     all_close(wired)
 
 
-# --- A lane ---------------------------------------------------------------------------
+# --- A channel ---------------------------------------------------------------------------
 
 
 @pytest.fixture
-def lane() -> tuple[Lane, list[bytes]]:
+def channel() -> tuple[Channel, list[bytes]]:
     sent: list[bytes] = []
-    return Lane("p1", sent.append), sent
+    return Channel("p1", sent.append), sent
 
 
-def test_a_lane_sends_nothing_before_the_other_end_has_said_what_it_holds(lane: tuple[Lane, list[bytes]]) -> None:
-    it, sent = lane
+def test_a_channel_sends_nothing_before_the_other_end_has_said_what_it_holds(
+    channel: tuple[Channel, list[bytes]],
+) -> None:
+    it, sent = channel
     it.put(b"a")
     it.flush()
     assert sent == []
@@ -459,10 +461,10 @@ def test_a_lane_sends_nothing_before_the_other_end_has_said_what_it_holds(lane: 
 
 
 @pytest.mark.parametrize(("got", "error"), [(0, StateCopied), (3, ProtocolViolation)])
-def test_a_lane_notices_an_acknowledgement_that_cannot_be(
-    lane: tuple[Lane, list[bytes]], got: int, error: type[MasqueradeError]
+def test_a_channel_notices_an_acknowledgement_that_cannot_be(
+    channel: tuple[Channel, list[bytes]], got: int, error: type[MasqueradeError]
 ) -> None:
-    it, _ = lane
+    it, _ = channel
     it.put(b"a")
     it.put(b"b")
     it.hear(1)
@@ -470,8 +472,8 @@ def test_a_lane_notices_an_acknowledgement_that_cannot_be(
         it.hear(got)
 
 
-def test_a_lane_acknowledges_what_is_safe_and_soon_enough(lane: tuple[Lane, list[bytes]]) -> None:
-    it, _ = lane
+def test_a_channel_acknowledges_what_is_safe_and_soon_enough(channel: tuple[Channel, list[bytes]]) -> None:
+    it, _ = channel
     it.take(b"x")
     assert it.say() == 0
     it.commit()
@@ -504,4 +506,4 @@ def test_a_long_stream_is_acknowledged_between_the_beats() -> None:
         wired.expect(CHARLIE, "Hi", ("p1",))
         wired.pump(1)
     assert not wired.errors
-    assert wired.parties["p1"]._lane.kept < 8_000_000
+    assert wired.parties["p1"]._channel.kept < 8_000_000

@@ -1,4 +1,4 @@
-"""What is installed: dependencies that are used, extras that may be missing, a citation that is true."""
+"""The installation: dependencies that are used, extras that may be missing, a citation that is true."""
 
 import ast
 import re

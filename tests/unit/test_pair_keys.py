@@ -90,7 +90,7 @@ def test_both_derive_one_key_and_nobody_else_does(alice: BoxKey, bob: BoxKey, ev
 
 @dataclass(frozen=True)
 class Asked:
-    """What a key depends on."""
+    """The inputs of a key."""
 
     run: bytes = RUN
     purpose: str = "masks"
@@ -200,7 +200,7 @@ def test_no_two_uses_have_one_purpose() -> None:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a participant announces, and for what."""
+    """A participant's announcement, and its purpose."""
 
     box_key: bytes
     nonce: bytes

@@ -49,7 +49,7 @@ ITEMS = {
     ],
     "bixler": [*numbered(9), "baseline SGD", "line search", "w_0"],
 }
-"""What has a number, or stands for comparison, in each paper: read off the papers, and not off the pages."""
+"""The numbered or compared items of each paper, read from the papers and not from the pages."""
 
 NO_CODE = {"no code", "not in the program"}
 

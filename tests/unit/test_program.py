@@ -61,7 +61,7 @@ def test_every_module_of_the_packages_counts_loaded_or_not() -> None:
         for package in PACKAGES
         for path in (ROOT / root / package).rglob("*.py")
     }
-    assert len(paths) > 300
+    assert len(paths) > 250
     assert {name for name in files if name.endswith(".py")} == paths
     assert not [name for name in files if "__pycache__" in name]
 

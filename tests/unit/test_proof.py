@@ -1,4 +1,4 @@
-"""What signed frames prove, and what they do not: no honest participant is ever convicted."""
+"""The proofs by signed frames and their limits: no honest participant is ever convicted."""
 
 from collections.abc import Iterable
 

@@ -549,7 +549,7 @@ def test_noise_that_nothing_holds_is_refused(variant: str, kw: dict[str, Any], s
 
 
 def test_slots_that_are_too_wide_are_refused_in_whole_sentences() -> None:
-    """What was seen, what is allowed, what to do; and a longer key is named where it helps, and nowhere else."""
+    """An error has the value seen, the allowed one and a remedy; it names a longer key only where that helps."""
     with pytest.raises(BadInput) as caught:
         protocol_of(_study("noisy-gradient", epsilon=1e-150))
     assert caught.value.message == (

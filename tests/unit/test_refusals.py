@@ -137,7 +137,7 @@ def _file(folder: Path, first: str, n: int) -> Path:
 
 @dataclass
 class Seen:
-    """What others saw of a run, and how it ended."""
+    """The others' view of a run, and its end."""
 
     passed: list[Passed]
     before: int

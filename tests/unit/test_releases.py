@@ -1,4 +1,4 @@
-"""What a run's contributions cost: each is counted before it leaves, and together they keep the target."""
+"""The cost of a run's contributions: each is counted before it leaves, and together they keep the target."""
 
 from __future__ import annotations
 

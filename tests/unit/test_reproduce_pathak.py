@@ -155,7 +155,7 @@ USEFUL = Setting(LAM, True, (0.1, EPS, 5.0))
 
 @pytest.fixture(scope="module")
 def expected(records: Records) -> dict[str, Mean]:
-    """What the oracle reaches, which trains, deals and draws on its own."""
+    """The results of the oracle, which trains, deals and draws on its own."""
     arrays = (records.X, records.y, records.X_test, records.y_test)
     at = pathak_oracle.errors(arrays, LAM, True, USEFUL.epsilons, 40, 25, 17)
     found = pathak_oracle.quantities(at, USEFUL.epsilons, EPS)

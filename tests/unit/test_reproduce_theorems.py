@@ -1,4 +1,4 @@
-"""What figures measure beside the papers' theorems, on invented records: the right quantity, and a break that shows."""
+"""Figures next to the papers' theorems, on invented records: the right quantity is measured, and a break shows."""
 
 from __future__ import annotations
 

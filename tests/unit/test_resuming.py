@@ -9,7 +9,7 @@ import pytest
 from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_host.store.journal import Steps
+from masquerade_host.store.journal import ReplayLog
 from tests.host_helpers import All, Hi, Secret, World
 from tests.restarts import Group, MemoryJournal, Role
 from tests.wired import Wired
@@ -91,7 +91,7 @@ def test_the_journal_has_the_roster_before_the_ledger_counts_an_attempt() -> Non
     wired = Wired(World.new(3, port=5555))
     journal = MemoryJournal(lambda _: None)
     party = wired.parties["p1"]
-    party.steps = Steps(journal.opened())
+    party.steps = ReplayLog(journal.opened())
     observe, kept = party._observe, list[str]()
 
     def at_the_join(event: str, /, **fields: str | float) -> None:

@@ -356,7 +356,7 @@ def test_a_run_goes_on_without_a_party_and_uses_no_noise_twice(name: str, monkey
 
 
 def ms_sent(table: Table, name: str) -> list[Any]:
-    """What a party contributed."""
+    """The contribution of a party."""
     return [entry for entry in table.journal(name) if getattr(entry.effect, "type", "") == "Masked"]
 
 

@@ -14,7 +14,7 @@ from masquerade_core.seat import Release, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host.channel.channel import Lane
+from masquerade_host.channel.channel import Channel
 from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.journaling import Journaling
@@ -80,7 +80,7 @@ def rolled_back(world: World, attempt: LedgerAttempt | None = None, *, copied_le
         return bool(copies)
 
     run.run(until=before_round_1)
-    lie(run.sites[CHARLIE].session._lanes[0])
+    lie(run.sites[CHARLIE].session._channels[0])
     run.run(until=lambda: min(told(run, name) for name in ("p2", "p3")) >= 3)
     p1.kill()
     p1.journal.rows = copies[0]
@@ -101,11 +101,11 @@ def pays(site: Site, attempt: LedgerAttempt) -> None:
     site.labels = attempt.labels  # type: ignore[method-assign]
 
 
-def lie(lane: Lane) -> None:
+def lie(channel: Channel) -> None:
     """Keep all that was sent, to send it again; and deny what came since."""
-    lane.forget(1)  # the roster
-    lane.forget = lambda got: None  # type: ignore[method-assign]
-    lane.say = lambda: 1  # type: ignore[method-assign]
+    channel.forget(1)  # the roster
+    channel.forget = lambda got: None  # type: ignore[method-assign]
+    channel.say = lambda: 1  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("question", [True, False])

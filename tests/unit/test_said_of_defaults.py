@@ -1,4 +1,4 @@
-"""What pages say of a default is what ``study new`` writes: each such sentence has a mark, and each mark holds."""
+"""Pages state the defaults that ``study new`` writes: each such sentence has a mark, and each mark holds."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SLOT = 1.0
 
 
 class Sent:
-    """What has left, each with its time."""
+    """The frames that have left, each with its time."""
 
     def __init__(self, slot: float | None) -> None:
         self.schedule = Schedule(slot)

@@ -517,7 +517,7 @@ def test_a_sealed_message_that_is_none_ends_the_run(
 
 
 def test_where_a_party_floods_another_or_that_one_acknowledges_nothing_neither_is_named_alone(seated: Wired) -> None:
-    seated.charlie._hops["p2"].lane.kept = MAX_KEPT
+    seated.charlie._hops["p2"].channel.kept = MAX_KEPT
     seated.send_sealed("p1", "Secret", ("p2",), (b"x",))
     seated.pump(2)
     error = seated.errors[CHARLIE]
@@ -671,7 +671,7 @@ def test_a_type_that_is_not_due(seated: Wired) -> None:
 
 @pytest.mark.parametrize("name", ["p1", CHARLIE])
 def test_a_message_before_the_roster_is_a_bug_here_and_never_leaves(wired: Wired, name: str) -> None:
-    """What a peer's message does there is in the test below."""
+    """The test below has the effect of a peer's message there."""
     wired.join("p1", "p2")
     wired.say(name, to="p1" if name == CHARLIE else None)
     assert isinstance(error := wired.errors[name], LocalProtocolError)

@@ -1,4 +1,4 @@
-"""What a site says of a study before it runs; its settings; its status; and that one process serves a folder."""
+"""A site's verdict on a study before it runs; its settings; its status; and that one process serves a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site does at each look at its folders, with runs and verdicts of a test's own."""
+"""The actions of a site at each look at its folders, with runs and verdicts made by a test."""
 
 from __future__ import annotations
 

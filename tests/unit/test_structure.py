@@ -42,7 +42,7 @@ MODULES = _modules()
 
 
 def _imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    """What a module imports of ``known``, anywhere in its text."""
+    """The imports of ``known`` in a module, anywhere in its text."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
@@ -84,7 +84,7 @@ DOORS = {"masquerade.cli.app": ["masquerade_lab.commands"], "masquerade_protocol
 
 
 def _named_of(package: str, path: Path) -> list[str]:
-    """What a module imports of a package, and its strings with the name; a string that stands alone explains."""
+    """A module's imports of a package, and its strings with the name; a string alone is an explanation."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     explained = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     named = []

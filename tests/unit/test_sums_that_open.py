@@ -141,7 +141,7 @@ def lies(
     key_of: Callable[[str], bytes],
     variants: Sequence[Callable[[bytes], bytes]],
 ) -> Iterator[dict[str, bytes]]:
-    """What colluders announce that is not theirs: one honest party's key, each another's, and variants of these."""
+    """The false announcements of colluders: one honest party's key, each another's, and variants of these."""
     yield {}
     for i, victim in enumerate(dict.fromkeys((honest[0], honest[len(honest) // 2], honest[-1]))):
         yield {name: key_of(victim) for name in colluders}
@@ -238,7 +238,7 @@ def derivable(
 def by_masks(
     study: Study, colluders: Collection[str], lie: Mapping[str, bytes], coin: bytes = COIN
 ) -> tuple[dict[str, Row], set[bytes]]:
-    """What honest parties add to their vectors in a sum by masks, and what colluders know of it."""
+    """The masks of honest parties in a sum, and the part that colluders know."""
     rows, label = {}, b""
     for name in study.names:
         if name not in colluders:

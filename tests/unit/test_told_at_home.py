@@ -1,4 +1,4 @@
-"""What a data owner learns of the own records, on the own screen: by the party's process, and by the doctor."""
+"""A data owner's report on its own records, on its own screen: by the party's process, and by the doctor."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What is said of vote and soft: the bounds hold, and the statement counts what is beside them."""
+"""The claims on vote and soft: the bounds hold, and the statement also counts the corrections."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What Charlie counts in each run."""
+    """The counts of Charlie in each run."""
     seen: list[Any] = []
     counts = counting.exact_counts
 
@@ -227,7 +227,7 @@ def test_a_study_of_votes_that_can_be_tied_says_who_wins(K: int, classes: int | 
 
 
 def _noise(study: Study, runs: int, monkeypatch: pytest.MonkeyPatch) -> Array:
-    """What Charlie adds to the minimiser, run by run: shape (runs, outputs d)."""
+    """The noise that Charlie adds to the minimiser, run by run: shape (runs, outputs d)."""
     rng, seen = SimulationRng(7), []
     data, votes = vote_data(study), [Fixed(np.full(3, 0 if study.multiclass else 1))] * study.K
     monkeypatch.setattr(roles, "l2_laplace", lambda _rng, *law: l2_laplace(rng, *law))

@@ -1,4 +1,4 @@
-"""What docs/protocols/voting.md and docs/privacy/voting.md say of sizes, numbers, names and tests is so."""
+"""The sizes, numbers, names and tests in docs/protocols/voting.md and docs/privacy/voting.md are right."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Array]:
-    """What Charlie opens in each run, point by point, in units of 2^-G votes."""
+    """The counts that Charlie opens in each run, point by point, in units of 2^-G votes."""
     seen: list[Array] = []
     counts = counting.noisy_counts
 
@@ -194,7 +194,7 @@ def test_shares_are_drawn_before_the_join_and_charlie_draws_no_noise() -> None:
 
 
 def test_a_lead_that_adds_to_what_it_opens_is_not_noticed(opened: list[Array], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the page says is not covered: five votes more at every point, for a run that ends well."""
+    """An attack that the page does not cover: five votes more at every point, for a run that ends well."""
     study = _proven(K=3, N=20)
     added = as_packing(public.layout(study)).pack((5 * UNIT,) * 20)
     decrypt_all = SecretKey.decrypt_all
@@ -263,7 +263,7 @@ def test_shares_of_very_many_parties_are_wide_enough_for_the_grid() -> None:
 
 
 def _noise(study: Study, seen: list[Array], runs: int, times: float, monkeypatch: pytest.MonkeyPatch) -> Array:
-    """What is on the counts, in votes: shape (runs, counters)."""
+    """The noise on the counts, in votes: shape (runs, counters)."""
     rng = SimulationRng(11)
     data, votes = vote_data(study), [Fixed(np.full(len(points_of(study).X), 1))] * study.K
 

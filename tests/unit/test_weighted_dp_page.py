@@ -1,4 +1,4 @@
-"""What docs/protocols/weighted-dp.md says of sizes, figures and tests is so."""
+"""The sizes, figures and tests in docs/protocols/weighted-dp.md are right."""
 
 from __future__ import annotations
 

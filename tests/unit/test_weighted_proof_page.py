@@ -1,4 +1,4 @@
-"""What docs/privacy/weighted-dp.md says in numbers is what the code computes, and the tests that it names exist."""
+"""The numbers in docs/privacy/weighted-dp.md are those that the code computes, and the tests that it names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a demonstration compares a released model with, and what it says of it afterwards."""
+"""The comparison of a released model in a demonstration, and the report on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all secure sums have in common: how a vector lies in a message, the number of a sum, and Charlie's receipt.
+"""The common part of all secure sums: the layout of a vector in a message, the number of a sum, and Charlie's receipt.
 
 A vector lies in words under masks, and in plaintexts under Paillier.
 """
@@ -43,7 +43,7 @@ Round = Annotated[int, Field(ge=0, lt=2**32)]
 """The number of a sum within its run."""
 
 ReceiptHash = Annotated[bytes, Field(min_length=32, max_length=32)]
-"""What :func:`receipt` returns."""
+"""The result of :func:`receipt`."""
 
 CHECK_PRIMES = {(bits + 7) // 8: (1 << bits) - 1 for bits in (127, 521, 2203, 4253)}
 """The primes of check values, by the values' lengths in bytes."""

@@ -22,7 +22,7 @@ _PLURAL = {"probability": "probabilities", "margin": "margins"}
 
 
 class OnError(StrEnum):
-    """What happens where some records cannot be labelled."""
+    """The treatment of records that cannot be labelled."""
 
     REFUSE = "refuse"
     SKIP = "skip"

@@ -514,7 +514,7 @@ _RARE = 0.01  # an answer that so few records get hardly ever comes
 
 @dataclass(frozen=True)
 class Confusion:
-    """What the model does with one threshold: a record with a higher score is answered with the positive label.
+    """The model's results with one threshold: a record with a higher score is answered with the positive label.
 
     Parameters
     ----------

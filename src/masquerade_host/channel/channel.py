@@ -13,7 +13,7 @@ connection, and nothing comes between them. Anything else is refused.
 
 Frames that wait for one connection, and how far the first of them has been sent.
 
-A lane: one end's numbered frames on a hop, kept until they are acknowledged, and sent again on a new connection.
+A channel: one end's numbered frames on a hop, kept until they are acknowledged, and sent again on a new connection.
 
 A *hop* is the way between one party and Charlie. It outlives its connections. Each end keeps what it sent until the
 other end has said, in a beat, that it holds it. On a new connection nobody sends a numbered frame before the other
@@ -44,10 +44,10 @@ __all__ = [
     "MAX_MESSAGE",
     "QUEUE",
     "BadChunk",
+    "Channel",
     "Inbox",
     "Joiner",
     "Joiners",
-    "Lane",
     "Outbox",
     "cut",
     "first_connection",
@@ -200,7 +200,7 @@ def first_connection() -> int:
     return (1 + secrets.randbelow(CONNECTIONS - 1)) * CONNECTIONS
 
 
-class Lane:
+class Channel:
     """One end's numbered frames on one hop.
 
     Parameters
@@ -245,7 +245,7 @@ class Lane:
 
     @property
     def sent(self) -> int:
-        """How many frames were put on this lane."""
+        """How many frames were put on this channel."""
         return self.acknowledged + len(self._frames)
 
     @property

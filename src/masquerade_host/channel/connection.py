@@ -8,7 +8,7 @@ from enum import Enum
 
 from masquerade_core.errors import MasqueradeError, ProtocolViolation
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, two_contents
-from masquerade_host.channel.channel import CONNECTIONS, Lane
+from masquerade_host.channel.channel import CONNECTIONS, Channel
 from masquerade_host.session.states import End, HopEvent, JoinState, Turn, after, may_send, received, sending, turn_of
 from masquerade_host.transport.interface import Arrival
 
@@ -68,7 +68,7 @@ class Hop:
     moved : float
         When a numbered frame last came over this hop, or the party last acknowledged something, or it was sent
         something and had acknowledged all else: from then on the next frame is due, or the next acknowledgement.
-    lane : Lane
+    channel : Channel
         The numbered frames of this hop.
     received : int
         How many other frames than hellos came over this connection.
@@ -96,7 +96,7 @@ class Hop:
 
     name: str
     endpoint: Endpoint
-    lane: Lane
+    channel: Channel
     state: JoinState = JoinState.IDLE
     hello: bytes | None = None
     box_key: bytes = b""
@@ -166,7 +166,7 @@ class Hop:
             return turn
         # Who acknowledged the roster, or sent anything since, has it in the journal. A process that then says hello
         # again has an older copy of the journal. It cannot take part, for it would not know the run's frames.
-        unseated = self.state is JoinState.SEATED and not (self.lane.acknowledged or self.lane.taken)
+        unseated = self.state is JoinState.SEATED and not (self.channel.acknowledged or self.channel.taken)
         if same and (not self.received if here else unseated):
             return Turn.SAME_HELLO
         if here and (self.received or began):
@@ -186,7 +186,7 @@ class Hop:
         A process that was started again counts its connections anew, under a tag of its own (:func:`first_connection`).
         """
         process, number = divmod(connection, CONNECTIONS)
-        current, latest = divmod(self.lane.connection, CONNECTIONS)
+        current, latest = divmod(self.channel.connection, CONNECTIONS)
         if process in self.gone:
             return Whose.REPLACED
         if process != current:
@@ -195,7 +195,7 @@ class Hop:
 
     def make_room(self) -> None:
         """Take the seat from the process that has it; what it still sends is compared with what the next one sends."""
-        self.gone.append(self.lane.connection // CONNECTIONS)
+        self.gone.append(self.channel.connection // CONNECTIONS)
         if self.route:
             self.unseated.append(self.route)
 
@@ -229,7 +229,7 @@ class Hop:
         if self.route not in (b"", route):
             self.replaced.append(self.route)
         self.route, self.received = route, 0
-        self.lane.break_off()
+        self.channel.break_off()
 
     def forget_hello(self) -> None:
         """Hold no hello of this party any more, and listen to its connection no more."""

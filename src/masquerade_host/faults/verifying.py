@@ -32,7 +32,7 @@ from masquerade_core.words import listed
 from masquerade_host.session.large_rosters import Shown
 from masquerade_host.session.messages import AllClosed, Closed, Hello, Hellos, Roster
 from masquerade_host.session.rosters import box_keys_of
-from masquerade_host.session.transcript_agreement import Told, closed_by
+from masquerade_host.session.transcript_agreement import BroadcastLog, closed_by
 from masquerade_host.store.results import APPROVAL, LEDGER, RESULT, STUDY, hash_of_statement
 from masquerade_host.store.transcript import TRANSCRIPT, Entry, Transcript, hash_of_files, hashed, read_transcript
 
@@ -288,7 +288,7 @@ def _check_result(folder: Folder, statement: Statement | None) -> None:
 def _check_frames(folder: Folder) -> None:
     """Check the two frames that everybody has, and that the chain of hashes agrees with them."""
     transcript, study = folder.transcript, folder.study
-    told = Told()
+    told = BroadcastLog()
     for entry in transcript.entries:
         if entry.broadcast and entry.kind != "closed":
             told.add_hash(entry.frame)

@@ -38,7 +38,7 @@ from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_core.wire.frames import NONCE_BYTES
 from masquerade_host.process.process import handled
 from masquerade_host.session.session import Session
-from masquerade_host.store.journal import Journal, Steps
+from masquerade_host.store.journal import Journal, ReplayLog
 from masquerade_host.store.results import hash_of_release
 from masquerade_host.transport.interface import wait
 
@@ -257,7 +257,7 @@ def run_role(role: Role, session: Session, rng: Rng, *, journal: Journal | None 
     with bell, ringer, _signals(ringer) as caught:
         try:
             with _parting(session, bell, b"" if journal is None else journal.run):
-                session.steps = Steps(journal)
+                session.steps = ReplayLog(journal)
                 session.steps.begin(session.program, begun)
                 session.open()
                 thread.stand = resume(role, session)

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees of a run."""
+"""The view of a run for a person at a terminal."""
 
 import contextlib
 import os

@@ -19,7 +19,7 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame, Kind, run_id
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
-from masquerade_host.channel.channel import MAX_KEPT, Lane
+from masquerade_host.channel.channel import MAX_KEPT, Channel
 from masquerade_host.channel.connection import Contest, Hop, Whose
 from masquerade_host.faults.evidence import seen_in
 from masquerade_host.process.program import Program
@@ -30,7 +30,7 @@ from masquerade_host.session.rollback_check import ASK, Ask, padded
 from masquerade_host.session.rosters import Keys as BoxKeys
 from masquerade_host.session.session import Session
 from masquerade_host.session.states import HopEvent, JoinState, Turn
-from masquerade_host.session.transcript_agreement import Told
+from masquerade_host.session.transcript_agreement import BroadcastLog
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.interface import Arrival, CharlieLink
 
@@ -70,8 +70,8 @@ class AdmittingSession(Session):
         self._link: CharlieLink | None = None
         signers = {party.name: party.key.sign for party in study.parties}
         self._endpoint = Endpoint(CHARLIE, self.study_id, keys.signing, signers)
-        self._hops = {name: Hop(name, self._endpoint, self._lane_to(name)) for name in self.names}
-        self._told = Told()
+        self._hops = {name: Hop(name, self._endpoint, self._channel_to(name)) for name in self.names}
+        self._told = BroadcastLog()
         self._coin = b""
         self._joins: Join | None = None
         self._gathering = clock()
@@ -79,12 +79,12 @@ class AdmittingSession(Session):
         self._verdict: Abort | None = None
         self._fault: ProtocolViolation | None = None
 
-    def _lane_to(self, name: str) -> Lane:
-        return Lane(name, lambda data: self._out.send(name, data))
+    def _channel_to(self, name: str) -> Channel:
+        return Channel(name, lambda data: self._out.send(name, data))
 
     @property
-    def _lanes(self) -> tuple[Lane, ...]:
-        return tuple(hop.lane for hop in self._hops.values())
+    def _channels(self) -> tuple[Channel, ...]:
+        return tuple(hop.channel for hop in self._hops.values())
 
     @property
     def link(self) -> CharlieLink | None:
@@ -124,12 +124,12 @@ class AdmittingSession(Session):
     def _put(self, name: str, data: bytes) -> None:
         """Put a numbered frame on a hop."""
         hop = self._hops[name]
-        if hop.lane.kept + len(data) > MAX_KEPT:
+        if hop.channel.kept + len(data) > MAX_KEPT:
             self._lose(hop, self._too_much(hop))
             return
-        if hop.lane.all_acknowledged:
+        if hop.channel.all_acknowledged:
             hop.moved = self._clock()
-        self._outgo(hop.lane, data)
+        self._outgo(hop.channel, data)
 
     def _too_much(self, hop: Hop) -> MasqueradeError:
         return RunFailed(
@@ -196,7 +196,7 @@ class AdmittingSession(Session):
             if not self._endpoint.count(hop.name, frame):
                 return  # it arrived before
             hop.beside(frame)
-            self._accepted(hop.lane, frame)
+            self._accepted(hop.channel, frame)
             hop.moved = now
             self._moves += 1
         self._handle(hop, frame, arrival.data)
@@ -282,7 +282,7 @@ class AdmittingSession(Session):
 
     def _is_there(self, hop: Hop, route: bytes) -> bool:
         """Say whether a connection still exists, by a beat along it."""
-        return self._out.tell(route, self._endpoint.seal(hop.name, "beat", self._beat_for(hop.lane)))
+        return self._out.tell(route, self._endpoint.seal(hop.name, "beat", self._beat_for(hop.channel)))
 
     def _move(self, hop: Hop, route: bytes) -> None:
         hop.move(route)
@@ -353,8 +353,8 @@ class AdmittingSession(Session):
         """Tell a party that its hello has come. It is its first beat on this connection, and it holds nothing yet."""
         self._move(hop, route)
         hop.heard = now
-        self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
-        self._confirm(hop.lane, 0)
+        self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.channel)))
+        self._confirm(hop.channel, 0)
 
     def _turn_away(self, hop: Hop, route: bytes, reason: RefusalReason, now: float, version: str = "") -> None:
         """Refuse a connection, and tell the other end why; one answer a second for each party.

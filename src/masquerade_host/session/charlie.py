@@ -127,20 +127,20 @@ class CharlieSession(AdmittingSession):
                 self._close_if_done()
 
     def _hear_beat(self, hop: Hop, frame: Frame) -> None:
-        beat, first = read_beat(frame.body, self.everybody, hop.name), not hop.lane.live
+        beat, first = read_beat(frame.body, self.everybody, hop.name), not hop.channel.live
         if beat.got and not hop.state.has_roster:
             raise ProtocolViolation(f"{hop.name} acknowledged frames before the roster", peer=hop.name)
         # A process that was started again does not know for how long a party has waited before.
         hop.hear_waits(beat.waits_for, -math.inf if self.steps.passed and not hop.beaten else self._clock())
         hop.beaten = True
-        hop.lane.connection = beat.connection
+        hop.channel.connection = beat.connection
         if first:
-            self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane)))
-        before = hop.lane.acknowledged
-        self._acknowledged(hop.lane, beat.got)
-        if hop.lane.acknowledged > before:
+            self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.channel)))
+        before = hop.channel.acknowledged
+        self._acknowledged(hop.channel, beat.got)
+        if hop.channel.acknowledged > before:
             hop.moved = self._clock()
-            self._moves += hop.lane.all_acknowledged  # it holds all that its next frame follows from
+            self._moves += hop.channel.all_acknowledged  # it holds all that its next frame follows from
 
     def _pass_on(self, hop: Hop, frame: Frame, data: bytes) -> None:
         """Pass on a question of a party that was started again to the others, or one's answer to that party."""
@@ -159,7 +159,7 @@ class CharlieSession(AdmittingSession):
             body, type_ = encode(Standings(party=padded(hop.name), signed=data), asker), ANSWER
         for other in others:
             # Who has not acknowledged the roster does not know the run yet.
-            if other.lane.live and other.lane.acknowledged and other.may_send(Turn.STANDING):
+            if other.channel.live and other.channel.acknowledged and other.may_send(Turn.STANDING):
                 self._out.send(other.name, other.seal(Turn.STANDING, body, type=type_))
 
     def _relay(self, frame: Frame) -> None:
@@ -167,7 +167,7 @@ class CharlieSession(AdmittingSession):
             hop = self._hops[to]
             if hop.lost is not None:
                 continue
-            if hop.lane.live and hop.lane.kept + len(box) > MAX_KEPT:
+            if hop.channel.live and hop.channel.kept + len(box) > MAX_KEPT:
                 raise ProtocolViolation(
                     f"{frame.source} sent sealed messages faster than {to} acknowledges them; at most "
                     f"{MAX_KEPT >> 20} MB may wait. Nobody can tell which of the two is at fault",
@@ -200,7 +200,7 @@ class CharlieSession(AdmittingSession):
         waits = [
             hop
             for hop in self._there
-            if hop.state is JoinState.CLOSED and not hop.lane.all_acknowledged and self._left(hop, now) >= 0
+            if hop.state is JoinState.CLOSED and not hop.channel.all_acknowledged and self._left(hop, now) >= 0
         ]
         self.closed = not waits
         if waits and now >= self._next_notice:
@@ -307,7 +307,7 @@ class CharlieSession(AdmittingSession):
         for hop in [self._hops[name] for name in to or self._hops]:
             if hop.may_send(Turn.BEAT):
                 self.stats.beats += 1
-                self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.lane, waits_for)))
+                self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.channel, waits_for)))
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment; once it has returned, those whose role has not."""
@@ -351,7 +351,7 @@ class CharlieSession(AdmittingSession):
 
     def _is_late(self, hop: Hop, now: float, share: float) -> bool:
         """Say whether a party's next frame is out of time, or its word that it has what it was sent."""
-        allowed = self.allowance.frame if hop.lane.all_acknowledged else self.allowance.delivery
+        allowed = self.allowance.frame if hop.channel.all_acknowledged else self.allowance.delivery
         return now - max(hop.moved, self._wait.began) > share * allowed
 
     def _look_who_is_silent(self, now: float) -> None:

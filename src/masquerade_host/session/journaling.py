@@ -18,9 +18,9 @@ from masquerade_core.errors import COPIES, RunFailed, StateCopied
 from masquerade_core.seat import Release
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import counted
-from masquerade_host.channel.channel import Lane
+from masquerade_host.channel.channel import Channel
 from masquerade_host.process.progress import Stats
-from masquerade_host.store.journal import Entry, Steps, digest_of
+from masquerade_host.store.journal import Entry, ReplayLog, digest_of
 from masquerade_host.store.transcript import Recorder
 
 __all__ = ["Debits", "Journaling", "NoDebits"]
@@ -81,7 +81,7 @@ class Journaling(ABC):
         This participant.
     run : bytes
         The id of the run, once it is known.
-    steps : Steps
+    steps : ReplayLog
         What happened, written or compared. By default nothing is written. A caller sets another one before the run.
     releases : list of Release
         What each release so far cost in privacy: all that was debited, whether it has left or not.
@@ -93,53 +93,53 @@ class Journaling(ABC):
     transcript: Recorder
 
     def __init__(self, debits: Debits | None = None) -> None:
-        self.steps = Steps()
+        self.steps = ReplayLog()
         self.releases: list[Release] = []
         self._debits: Debits = debits or NoDebits()
         self._due: list[Release] = []  # what the next send costs
         self._owed: list[Release] = []  # what the frames that are put aside cost
-        # Of many lanes, those that the next commit, flush or beat concerns.
-        self._uncommitted: dict[str, Lane] = {}
-        self._ready: dict[str, Lane] = {}
-        self._owing: dict[str, Lane] = {}
+        # Of many channels, those that the next commit, flush or beat concerns.
+        self._uncommitted: dict[str, Channel] = {}
+        self._ready: dict[str, Channel] = {}
+        self._owing: dict[str, Channel] = {}
 
     @property
     @abstractmethod
-    def _lanes(self) -> tuple[Lane, ...]:
+    def _channels(self) -> tuple[Channel, ...]:
         """The numbered frames of each hop."""
 
-    def _outgo(self, lane: Lane, data: bytes) -> None:
-        """Put a numbered frame on a lane: from here on it reaches the other end, or the run ends."""
-        self.steps.note("sent", lane.peer, data=digest_of(data))
+    def _outgo(self, channel: Channel, data: bytes) -> None:
+        """Put a numbered frame on a channel: from here on it reaches the other end, or the run ends."""
+        self.steps.note("sent", channel.peer, data=digest_of(data))
         self.stats.count(len(data))
-        lane.put(data)
-        if lane.ready:
-            self._ready[lane.peer] = lane
+        channel.put(data)
+        if channel.ready:
+            self._ready[channel.peer] = channel
 
-    def _accepted(self, lane: Lane, frame: Frame) -> None:
+    def _accepted(self, channel: Channel, frame: Frame) -> None:
         """Take note of a numbered frame that was accepted, before anything follows from it."""
-        self.steps.note("received", lane.peer, data=frame.data)
+        self.steps.note("received", channel.peer, data=frame.data)
         self.stats.count(frame.size)
-        self.transcript.received(lane.peer, frame.data)
-        lane.take(frame.data)
-        self._uncommitted[lane.peer] = lane
-        if lane.owes:
-            self._owing[lane.peer] = lane
+        self.transcript.received(channel.peer, frame.data)
+        channel.take(frame.data)
+        self._uncommitted[channel.peer] = channel
+        if channel.owes:
+            self._owing[channel.peer] = channel
 
     def _commit(self) -> None:
         """Make safe what happened: only then is it acknowledged, and only then does leave what follows from it."""
         self.steps.commit()
-        for lane in self._uncommitted.values():
-            lane.commit()
+        for channel in self._uncommitted.values():
+            channel.commit()
         self._uncommitted.clear()
 
-    def _confirm(self, lane: Lane, got: int) -> None:
+    def _confirm(self, channel: Channel, got: int) -> None:
         """Take an acknowledgement, the first of which on a connection may make frames leave again."""
-        lane.hear(got)
-        if lane.ready:
-            self._ready[lane.peer] = lane
+        channel.hear(got)
+        if channel.ready:
+            self._ready[channel.peer] = channel
 
-    def _acknowledged(self, lane: Lane, got: int) -> None:
+    def _acknowledged(self, channel: Channel, got: int) -> None:
         """Take the other end's acknowledgement from a beat.
 
         Raises
@@ -150,17 +150,18 @@ class Journaling(ABC):
             The other end's state is older than it was, or this one's: a process that was started again cannot know
             what an old copy of its journal lacks.
         """
-        before = lane.acknowledged
-        if got > lane.sent and self.steps.passed:
+        before = channel.acknowledged
+        if got > channel.sent and self.steps.passed:
             raise StateCopied(
-                f"{lane.peer} acknowledged {counted(got, 'frame')} of this run, and by the journal here {lane.sent} "
-                f"were sent to it: the state of {self.me} is an old copy, or {lane.peer} said what is not so",
+                f"{channel.peer} acknowledged {counted(got, 'frame')} of this run, and by the journal here "
+                f"{channel.sent} were sent to it: the state of {self.me} is an old copy, or {channel.peer} said what "
+                "is not so",
                 COPIES,
-                copied=(self.me, lane.peer),
+                copied=(self.me, channel.peer),
             )
-        self._confirm(lane, got)
+        self._confirm(channel, got)
         if got > before:
-            self.steps.note("acked", lane.peer, data=got.to_bytes(_COUNT_BYTES, "big"))
+            self.steps.note("acked", channel.peer, data=got.to_bytes(_COUNT_BYTES, "big"))
 
     def _post(self) -> None:
         """Write down what happened, pay for it, and let out what waits.
@@ -168,7 +169,7 @@ class Journaling(ABC):
         The journal is written before the ledger. So a ledger never knows of a release that the journal of the same run
         does not, unless somebody put an older journal in its place.
         """
-        waiting = [lane for lane in self._ready.values() if lane.ready]
+        waiting = [channel for channel in self._ready.values() if channel.ready]
         if self.steps.due is not None or not (waiting or self._owed):
             return
         self._commit()
@@ -177,8 +178,8 @@ class Journaling(ABC):
             self._debits.debit(self.run, owed)
             self.releases.extend(owed)
         self._ready.clear()
-        for lane in waiting:
-            lane.flush()
+        for channel in waiting:
+            channel.flush()
 
     def check_ledger(self) -> None:
         """After a replay, check that the ledger knows no release of this run that the journal does not.
@@ -200,8 +201,8 @@ class Journaling(ABC):
     def again(self, row: Entry) -> None:
         """Take again what came from outside before this process was started."""
         if row.kind == "acked":
-            (lane,) = (lane for lane in self._lanes if lane.peer == row.peer)
-            lane.forget(int.from_bytes(row.data, "big"))
+            (channel,) = (channel for channel in self._channels if channel.peer == row.peer)
+            channel.forget(int.from_bytes(row.data, "big"))
             self.steps.note(row.kind, row.peer, data=row.data)
         else:
             self._take_again(row)

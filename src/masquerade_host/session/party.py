@@ -48,7 +48,7 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, pack_boxes, run_id, target
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
-from masquerade_host.channel.channel import MAX_KEPT, Lane, first_connection
+from masquerade_host.channel.channel import MAX_KEPT, Channel, first_connection
 from masquerade_host.faults.aborts import Known, heard, suspects_of
 from masquerade_host.faults.evidence import judged, seen_in
 from masquerade_host.process.program import Program
@@ -59,7 +59,7 @@ from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Held, Stand
 from masquerade_host.session.rosters import box_keys_of
 from masquerade_host.session.session import Session
 from masquerade_host.session.states import End, HopEvent, JoinState, Turn, after, may_send, received, sending, turn_of
-from masquerade_host.session.transcript_agreement import Told, check_all_closed
+from masquerade_host.session.transcript_agreement import BroadcastLog, check_all_closed
 from masquerade_host.store.journal import Entry, digest_of
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.dialer import RETRY_EVERY, Dialing, WhoAnswers
@@ -162,7 +162,7 @@ class HoldingSession(Session):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._schedule = Schedule(self.study.study.slot_seconds)
-        self._told = Told()
+        self._told = BroadcastLog()
         self._coin = b""  # draws everybody's neighbours
         self._held: Held | None = None
         self._held_since = 0.0
@@ -470,7 +470,7 @@ class PartySession(SeatingSession):
         self._connect = connect
         self._link: PartyLink | None = None
         self._dialing = Dialing(study.address, who_answers)
-        self._lane = Lane(CHARLIE, self._transmit)
+        self._channel = Channel(CHARLIE, self._transmit)
         self._wait = self.allowance.wait(self.allowance.of_charlie)
         self._next_hello = 0.0
         self._since = 0.0
@@ -478,8 +478,8 @@ class PartySession(SeatingSession):
         self._next_notice = 0.0
 
     @property
-    def _lanes(self) -> tuple[Lane, ...]:
-        return (self._lane,)
+    def _channels(self) -> tuple[Channel, ...]:
+        return (self._channel,)
 
     def _transmit(self, data: bytes) -> None:
         if self._link is not None:
@@ -509,7 +509,7 @@ class PartySession(SeatingSession):
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
         self._state = after(End.PARTY, self._state, HopEvent.JOIN)
-        self._lane.connection = first_connection()
+        self._channel.connection = first_connection()
         self._knock(self._clock())
 
     def _knock(self, since: float) -> None:
@@ -555,13 +555,13 @@ class PartySession(SeatingSession):
 
     def _put(self, data: bytes) -> None:
         """Put a numbered frame on the hop."""
-        if self._lane.kept + len(data) > MAX_KEPT:
+        if self._channel.kept + len(data) > MAX_KEPT:
             raise RunFailed(
                 f"Charlie has not acknowledged {MAX_KEPT >> 20} MB that were sent to him, and more is not kept",
                 "see whether the network to him works, and start the run again",
             )
         self.transcript.sent(CHARLIE, data)
-        self._outgo(self._lane, data)
+        self._outgo(self._channel, data)
 
     # --- The wire's side ------------------------------------------------------
 
@@ -587,7 +587,7 @@ class PartySession(SeatingSession):
             self.closed = self.over
         if event is ConnectionEvent.LOST:
             was, self._state = self._state, after(End.PARTY, self._state, HopEvent.LOST)
-            self._lane.break_off()
+            self._channel.break_off()
             self._next_notice = now + _NOTICE
             if self._state is JoinState.KNOCKING and was is not JoinState.KNOCKING:
                 self._knock(now)  # before the roster everything is said again
@@ -597,8 +597,8 @@ class PartySession(SeatingSession):
         self._dialing.reopen_at = None
         if self._link is not None:
             self._state = after(End.PARTY, self._state, HopEvent.LOST)  # again: a late beat says nothing of the next
-            self._lane.break_off()
-            self._lane.connection += 1
+            self._channel.break_off()
+            self._channel.connection += 1
             self._next_hello = 0.0
             self._link.reopen()
 
@@ -622,7 +622,7 @@ class PartySession(SeatingSession):
         if frame.numbered:
             if not self._endpoint.count(CHARLIE, frame):
                 return  # it arrived before
-            self._accepted(self._lane, frame)
+            self._accepted(self._channel, frame)
             self._wait.sign(now)
         if self._state is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
@@ -646,7 +646,7 @@ class PartySession(SeatingSession):
         match turn:
             case Turn.BEAT:
                 beat = read_beat(frame.body, self.everybody, CHARLIE)
-                if beat.connection in (0, self._lane.connection):  # 0: he answers a hello
+                if beat.connection in (0, self._channel.connection):  # 0: he answers a hello
                     self._hear_beat(beat)
             case Turn.STANDING:
                 self._hear_standing(frame)
@@ -665,9 +665,9 @@ class PartySession(SeatingSession):
                 self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
 
     def _hear_beat(self, beat: Beat) -> None:
-        before = self._lane.acknowledged
-        self._acknowledged(self._lane, beat.got)
-        if beat.moves > self._moves or self._lane.acknowledged > before:
+        before = self._channel.acknowledged
+        self._acknowledged(self._channel, beat.got)
+        if beat.moves > self._moves or self._channel.acknowledged > before:
             self._wait.sign(self._clock())
         self._moves = max(self._moves, beat.moves)
 
@@ -691,7 +691,7 @@ class PartySession(SeatingSession):
 
     def _known(self) -> Known:
         """Return what this party can hold against a claim that somebody was late."""
-        owes_nothing = self._lane.all_acknowledged and bool(self.missing() or self._closed)
+        owes_nothing = self._channel.all_acknowledged and bool(self.missing() or self._closed)
         # A process that was started again does not know when the run began.
         knows = self.run != self.study_id and not self.steps.passed
         since = self._clock() - self._seated_at if knows else math.inf
@@ -756,7 +756,7 @@ class PartySession(SeatingSession):
     def _beat(self, _to: Collection[str] = ()) -> None:
         if self._dialing.connected and self._may_send(Turn.BEAT):
             self.stats.beats += 1
-            self._transmit(self._seal(Turn.BEAT, self._beat_for(self._lane)))
+            self._transmit(self._seal(Turn.BEAT, self._beat_for(self._channel)))
             self._ask()
 
     def _say_standing(self, type: str, body: bytes) -> None:  # noqa: A002 - the header's own word

@@ -62,7 +62,7 @@ class Standing(Message):
 
     @classmethod
     def of(cls, ask: Ask, chain: Sequence[bytes]) -> Self:
-        """Answer a question; ``chain`` is as :attr:`masquerade_host.session.transcript_agreement.Told.chain`."""
+        """Answer a question; ``chain`` is as :attr:`.transcript_agreement.BroadcastLog.chain`."""
         count = (len(chain) - 1).to_bytes(_COUNT_BYTES, "big")
         return cls(asker=ask.asker, nonce=ask.nonce, broadcasts=count, chain=chain[-1])
 
@@ -140,7 +140,7 @@ class Held:
         Parameters
         ----------
         chain : sequence of bytes
-            This party's own, as :attr:`masquerade_host.session.transcript_agreement.Told.chain`.
+            This party's own, as :attr:`masquerade_host.session.transcript_agreement.BroadcastLog.chain`.
 
         Raises
         ------

@@ -36,7 +36,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, bits_of
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
-from masquerade_host.channel.channel import Inbox, Lane
+from masquerade_host.channel.channel import Channel, Inbox
 from masquerade_host.faults.aborts import abort_of, unanswered, violation_in
 from masquerade_host.faults.evidence import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.process.program import Program
@@ -398,11 +398,11 @@ class Session(Journaling):
     def _beat(self, to: Collection[str] = ()) -> None:
         """Send a sign of life to these participants; by default to everybody at the other end of a hop."""
 
-    def _beat_for(self, lane: Lane, waits_for: bytes = b"") -> bytes:
+    def _beat_for(self, channel: Channel, waits_for: bytes = b"") -> bytes:
         """Return the body of a beat, which acknowledges what is safe here; ``waits_for`` is given where many leave."""
         self._commit()
         bits = waits_for or bits_of(self.missing(), self.everybody)
-        return pack_bits(bits, lane.say(), lane.connection, self._moves)
+        return pack_bits(bits, channel.say(), channel.connection, self._moves)
 
     @abstractmethod
     def _shift(self, seconds: float) -> None:

@@ -27,10 +27,10 @@ from masquerade_core.words import counted, listed
 from masquerade_host.session.messages import DIGEST_BYTES, AllClosed, Closed
 from masquerade_host.store.transcript import hashed
 
-__all__ = ["Told", "check_all_closed", "closed_by"]
+__all__ = ["BroadcastLog", "check_all_closed", "closed_by"]
 
 
-class Told:
+class BroadcastLog:
     """A running hash of everything that Charlie broadcast, in order.
 
     Attributes

@@ -1,1 +1,1 @@
-"""What a participant's machine keeps: journal, ledger, keys, results, and the site's rules."""
+"""The files on a participant's machine: journal, ledger, keys, results, and the site's rules."""

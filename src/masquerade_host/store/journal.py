@@ -22,9 +22,9 @@ It is deleted when the attempt ends. :mod:`masquerade_host.store.journal` keeps 
 
 The steps: a session writes down through it what happens, and after a restart it checks that the same happens.
 
-While a session lives, :meth:`Steps.note` adds a row to the journal. After a restart the journal already has rows. Then
-the same calls compare what happens with the next row and add nothing. So a process that would go on in another way is
-found out before it sends anything. :mod:`masquerade_host.process.driver` feeds the inputs among the rows to the
+While a session lives, :meth:`ReplayLog.note` adds a row to the journal. After a restart the journal already has rows.
+Then the same calls compare what happens with the next row and add nothing. So a process that would go on in another way
+is found out before it sends anything. :mod:`masquerade_host.process.driver` feeds the inputs among the rows to the
 session.
 
 These kinds of rows exist:
@@ -81,8 +81,8 @@ __all__ = [
     "Entry",
     "Journal",
     "NoJournal",
+    "ReplayLog",
     "SqliteJournal",
-    "Steps",
     "digest_of",
     "grow",
     "journal_of",
@@ -229,7 +229,7 @@ def digest_of(frame: bytes) -> bytes:
     return hashlib.blake2b(frame, digest_size=_DIGEST_BYTES, person=b"masq sent").digest()
 
 
-class Steps:
+class ReplayLog:
     """One participant's journal, written or compared.
 
     Parameters

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from masquerade_core.errors import BadInput
 from masquerade_host.channel.channel import MAX_CONNECTIONS, MAX_MESSAGE, QUEUE
 
-__all__ = ["UNFINISHED", "Connection", "Watchman", "check_descriptors", "too_costly"]
+__all__ = ["UNFINISHED", "Connection", "ConnectionLimits", "check_descriptors", "too_costly"]
 
 UNFINISHED = (QUEUE + 16) * MAX_MESSAGE  # bytes that libzmq may have read of a connection since its last whole message
 _MOST = 1024  # connections beyond two of each party; in all as few as half of the file descriptors, if those are few
@@ -124,7 +124,7 @@ def check_descriptors(parties: int) -> None:
         )
 
 
-class Watchman(threading.Thread):
+class ConnectionLimits(threading.Thread):
     """Looks at the connections of one port of this process, and hangs up those that cost too much.
 
     Parameters
@@ -136,7 +136,7 @@ class Watchman(threading.Thread):
     """
 
     def __init__(self, port: int, parties: int = 0) -> None:
-        super().__init__(name="watchman", daemon=True)
+        super().__init__(name="connection limits", daemon=True)
         self._port = port
         self._speaks_within = _SPEAKS_WITHIN + _A_PARTY * parties
         self._most = min(_MOST + 2 * parties, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)

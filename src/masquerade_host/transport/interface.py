@@ -1,4 +1,4 @@
-"""What a session needs of its transport, and what both ends' sockets have in common.
+"""The interface between a session and its transport, and the common part of both ends' sockets.
 
 Sockets do it in a run, lists do it in a test.
 """

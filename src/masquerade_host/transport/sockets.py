@@ -25,7 +25,7 @@ from zmq.utils import z85
 from masquerade_core.errors import BadInput
 from masquerade_host.channel.channel import BadChunk, Joiners, Outbox, cut
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.transport.connection_limits import Watchman, check_descriptors
+from masquerade_host.transport.connection_limits import ConnectionLimits, check_descriptors
 from masquerade_host.transport.interface import AT_ONCE, DENIED, Arrival, harden
 
 __all__ = ["CharlieSocket"]
@@ -131,14 +131,14 @@ class CharlieSocket:
         self._outbox = {name: Outbox() for name in roster}
         self._waiting: set[str] = set()  # those for whom something waits
         self._joiners = {name: Joiners() for name in roster}
-        self._watchman: Watchman | None = None
+        self._limits: ConnectionLimits | None = None
         try:
             self._bind(address)
         except BaseException:
             self.close(0)
             raise
-        self._watchman = Watchman(int(self.address.rpartition(":")[2]), len(roster))
-        self._watchman.start()
+        self._limits = ConnectionLimits(int(self.address.rpartition(":")[2]), len(roster))
+        self._limits.start()
 
     def _bind(self, address: str) -> None:
         host, _, port = address.removeprefix("tcp://").rpartition(":")
@@ -206,8 +206,8 @@ class CharlieSocket:
                 return
             payload = frames[-1]
             name, route = self._names[str(payload.get("User-Id"))], frames[0].bytes
-            if self._watchman is not None:
-                self._watchman.spoke(int(payload.get(zmq.SRCFD)), name, route)
+            if self._limits is not None:
+                self._limits.spoke(int(payload.get(zmq.SRCFD)), name, route)
             if len(frames) != 2:  # noqa: PLR2004 - the routing id and one chunk
                 yield Arrival(name, route, None)
                 continue
@@ -252,8 +252,8 @@ class CharlieSocket:
         """
         self._joiners[name].leave(route)
         self._doorkeeper.pause(self._keys[name])
-        if self._watchman is not None:
-            self._watchman.hang_up(route, time.monotonic() + _LAST_WORDS)
+        if self._limits is not None:
+            self._limits.hang_up(route, time.monotonic() + _LAST_WORDS)
 
     def flush(self) -> None:
         """Offer the waiting frames to ZeroMQ again."""
@@ -276,8 +276,8 @@ class CharlieSocket:
 
     def close(self, linger: int) -> None:
         """Close, after at most ``linger`` milliseconds for what ZeroMQ still has to send."""
-        if self._watchman is not None:
-            self._watchman.stop()
+        if self._limits is not None:
+            self._limits.stop()
         self._router.close(linger)
         self._context.term()
         self._doorkeeper.join()

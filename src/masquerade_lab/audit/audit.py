@@ -1,4 +1,4 @@
-"""What an audit is: a mechanism, two neighbouring data sets, somebody's view, and what the runs must show."""
+"""The definition of an audit: a mechanism, two neighbouring data sets, a view, and the expected result of the runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ A score is what the adversary computes from what it sees, and from all records b
 
 
 class Gate(Enum):
-    """What the lower bound on epsilon must do."""
+    """The requirement on the lower bound on epsilon."""
 
     REFUTED = "refuted"
     """A paper's claim: the bound must exceed it."""
@@ -112,7 +112,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit showed.
+    """The result of an audit.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class StudyFinding:
-    """What the runs of a study showed.
+    """The result of a study's runs.
 
     Parameters
     ----------

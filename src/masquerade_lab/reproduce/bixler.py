@@ -309,7 +309,7 @@ _UNSEEN: dict[str, dict[str, tuple[str, ...]]] = {
     "loss": dict.fromkeys(_KIND_ALPHAS, tuple(_KINDS.values())),
     "spread": dict.fromkeys(_KIND_ALPHAS, (_KINDS["kept"],)),
 }
-"""What a band cannot show, by alpha; each of these mistakes is caught by another band."""
+"""The mistakes that a band cannot show, by alpha; another band catches each of them."""
 
 _CLEAR = (
     "E1 to E3 are computed without encryption, all runs at once, with noise in floating point from a seed: nothing "

@@ -1,4 +1,4 @@
-"""What somebody who holds all records in one place can learn privately: three methods beside which ours is measured.
+"""Private learning with all records in one place: three methods with which ours is compared.
 
 Each of them promises the same (epsilon, delta) for the released classifier, if one record is replaced. None of them is
 a protocol: one person has to hold all records. The noise is floating point and comes from a seed, so nothing here is a

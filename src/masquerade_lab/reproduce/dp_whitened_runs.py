@@ -77,7 +77,7 @@ class Noise:
 
 @dataclass
 class Found:
-    """What was measured on one data set.
+    """The measurements on one data set.
 
     Parameters
     ----------

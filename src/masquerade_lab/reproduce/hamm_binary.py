@@ -118,7 +118,7 @@ _Found = Mapping[str, _Array]
 
 @dataclass(frozen=True)
 class Setting:
-    """What tells figures 3 and 4 apart.
+    """The differences between figures 3 and 4.
 
     Parameters
     ----------

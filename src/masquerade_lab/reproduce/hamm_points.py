@@ -49,7 +49,7 @@ class Point(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a row calls it."""
+        """Its name in a row."""
         return f"{self.method}, {self.kind}, 1/eps = {self.inverse:g}"
 
     @property

@@ -66,7 +66,7 @@ _EXPECTED = {
     ("KDD", "U min"): (0.9872, 0.9859),
     ("KDD", "C"): (0.9870, 0.9870),
 }
-"""What the bands' source has for the large sets at the first and the last u, from two partitions: no bands."""
+"""The source's values for the large sets at the first and the last u, from two partitions: no bands."""
 
 _C1 = "C1: accuracy without noise, 16 parties"
 _C2 = "C2: spread of the noise, average by size over plain average, u = 5"
@@ -88,7 +88,7 @@ _UNSEEN: dict[str, set[tuple[str, str]]] = {
     | _STEADY,
     "Credit": {("W(1)", _HALF), ("W(5)", _HALF), ("J(1) - J(5)", _HALF)} | _STEADY,
 }
-"""What a set's noise hides; no set shows a plain average. Each mistake but that is caught on one of the two sets."""
+"""The mistakes that a set's noise hides. No set shows a plain average; one of the two catches each other mistake."""
 _PROVED = "epsilon that is proved at delta = 0.001 where 0.05 is claimed"
 
 _UNEVEN = "u: half of the parties have u times as many records as the others."

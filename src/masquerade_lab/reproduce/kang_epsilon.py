@@ -64,7 +64,7 @@ _UNSEEN = {
     },
     "Credit": {("W", "half of the noise"), ("W - J", "half of the noise")},
 }
-"""What a set's noise hides; no set shows a plain average. Each mistake but that is caught on one of the two sets."""
+"""The mistakes that a set's noise hides. No set shows a plain average; one of the two catches each other mistake."""
 
 _K1 = "K1: figure 1, m = 32, means over eps = 0.025 and 0.05: {}"
 _SENTENCES_TABLE = "Figure 1, m = 32: means over epsilon of differences"

@@ -78,7 +78,7 @@ _Floats = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Setting:
-    """What all cells of a figure share.
+    """The values that all cells of a figure share.
 
     Parameters
     ----------
@@ -600,7 +600,7 @@ def folders(data: Path | None, *, needed: Sequence[str]) -> tuple[dict[str, Path
 
 @dataclass(frozen=True)
 class Found:
-    """What the tasks of one data set found.
+    """The results of one data set's tasks.
 
     Parameters
     ----------

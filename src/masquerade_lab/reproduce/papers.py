@@ -30,7 +30,7 @@ MEASURED = (
     "Times are half of the processor time that a figure took on a machine with two cores on 22 November 2026: about "
     "how long --jobs 2 takes there if nothing else runs."
 )
-"""What the field ``seconds`` of a figure is."""
+"""The meaning of a figure's field ``seconds``."""
 
 
 @dataclass(frozen=True)

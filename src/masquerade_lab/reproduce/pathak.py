@@ -94,7 +94,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the curves of one table share.
+    """The values that the curves of one table share.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from masquerade_core.privacy.numbers import PRECISION, erfcinv, require, smalles
 from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive, uniforms
 from masquerade_core.rng import Rng
 
-__all__ = ["GAUSSIAN_TV_BITS", "decide", "gaussian", "gaussian_tail_bound"]
+__all__ = ["GAUSSIAN_TV_BITS", "gaussian", "gaussian_tail_bound"]
 
 
 # --- erfc -----------------------------------------------------------------------------

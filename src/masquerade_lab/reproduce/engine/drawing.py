@@ -41,7 +41,7 @@ text { fill:#e6e6e6 }
 [style*="stroke:#cccccc"] { stroke:#444a50 !important }
 }
 """
-"""What a viewer who asks for dark pages sees: the same file has both looks. It needs no script and no second file."""
+"""The look for a viewer who prefers dark pages: one file has both looks, without a script or a second file."""
 
 _Look = tuple[str, str, Any]
 """Colour, marker and line."""

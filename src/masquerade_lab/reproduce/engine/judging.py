@@ -50,7 +50,7 @@ class Mean:
 
 
 Reference = Mean
-"""What an independent program reached."""
+"""The values that an independent program reached."""
 
 
 def band(expected: Reference, sets: int) -> tuple[float, float]:

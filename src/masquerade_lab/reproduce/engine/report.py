@@ -1,4 +1,4 @@
-"""What every reproduction returns: figures with their bands, what is drawn of them, and bounds beside measurements."""
+"""The results of every reproduction: figures with their bands, the points drawn, and bounds next to measurements."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -62,7 +62,7 @@ class Task:
 
 
 class RunTasks(Protocol):
-    """What runs a figure's tasks: here, in several processes, or on a cluster."""
+    """The runner of a figure's tasks: here, in several processes, or on a cluster."""
 
     def __call__(self, tasks: Sequence[Task]) -> list[Any]:
         """Return the results in the order of the tasks."""
@@ -254,7 +254,7 @@ class Standing:
 
 @dataclass
 class Runner:
-    """What runs a figure's tasks.
+    """The runner of a figure's tasks.
 
     Parameters
     ----------
