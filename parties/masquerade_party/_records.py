@@ -72,7 +72,7 @@ def read_records(
         data = loader.one(path, study)
     elif loader.streamed is None or not protocol.streams:
         raise BadInput(
-            f"{protocol.name} needs all records in memory at once, so --stream is of no use to it",
+            f"{protocol.name} needs all records in memory at once, so it cannot use --stream",
             f"leave --stream out; these protocols read records from a disk: {_that_stream()}",
         )
     else:
@@ -88,7 +88,7 @@ def _on_cluster(protocol: Protocol, cluster: "Cluster", path: Path | str, study:
         return count_cells(cluster, path, study, protocol.records.grid_of(study))
     if not protocol.streams:
         raise BadInput(
-            f"{protocol.name} needs all records in one process's memory, so --dask is of no use to it",
+            f"{protocol.name} needs all records in one process's memory, so it cannot use --dask",
             f"leave --dask out; these protocols take sums from a cluster: {_that_stream()}",
         )
     return DaskRecords.read(cluster, path, study)

@@ -139,7 +139,7 @@ class WeightNoise:
 def _has_none(*_arguments: object, **_named: object) -> Never:
     """Stand in for what an entry does not have: a baseline has no roles, and a protocol has no central computation."""
     raise LocalProtocolError(
-        "this entry does not have what was asked of it: a baseline has no roles, and a protocol no central computation"
+        "this entry lacks the requested part: a baseline has no roles, and a protocol no central computation"
     )
 
 

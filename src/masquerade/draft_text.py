@@ -49,7 +49,7 @@ def privacy_words(entry: Protocol, parties: int, colluders: int, *, proven: bool
 
 
 def _about_colluders(entry: Protocol, parties: int, colluders: int, *, proven: bool) -> str:
-    text = "How many parties may side with Charlie, the curator."
+    text = "The number of parties that may side with Charlie, the curator."
     if entry.baseline:
         return f"{text} In a baseline nobody does, since one person holds all records."
     if not proven:
@@ -62,7 +62,7 @@ def _about_colluders(entry: Protocol, parties: int, colluders: int, *, proven: b
             f"{text} With 0, the noise meets the target against Charlie alone, and against all who see the result. A "
             "party knows its own noise and can take it off. With 1, the target also holds against each party."
         )
-    text += " The noise meets the target against so many, and against a party that looks alone."
+    text += " The noise meets the target against this number, and against a party that acts alone."
     h = parties - colluders
     if h == 1:
         each = "With two parties, each" if parties == 2 else "Each party"  # noqa: PLR2004
@@ -73,7 +73,7 @@ def _about_colluders(entry: Protocol, parties: int, colluders: int, *, proven: b
 def _more(parties: int, colluders: int) -> str:
     """Say how much longer the noise of all shares is than that of as many as are enough."""
     honest = max(1, parties - colluders)  # a study without honest parties is not valid, and its check says why
-    return f"{math.sqrt(parties / honest):.2f} times the noise that colluders = 0 would take"
+    return f"{math.sqrt(parties / honest):.2f} times the noise that colluders = 0 would need"
 
 
 def screen_note(entry: Protocol, parties: int, colluders: int, *, proven: bool) -> str:
@@ -107,24 +107,24 @@ HEAD = """\
 [study]
 name = {name}
 protocol = {protocol}
-# The fewest parties with which a run may start.
+# The minimum number of parties for a run.
 min_parties = {min_parties}
-{lead_lines}# The fewest records that a party may have. The number is public. A party with fewer refuses to take part.
+{lead_lines}# The minimum number of records of a party. The number is public. A party with fewer refuses to take part.
 min_records = {min_records}
-# The most records that a party may have; public too. A [[party]] may have a number of its own.
+# The maximum number of records of a party; also public. A [[party]] may have its own.
 # max_records = 100000
 # "clamp": a number outside its bounds counts as the nearer bound, and a cell that is missing or has no public level as
 # the column's public 'missing' value; only the party learns how many. "refuse": such a cell makes the party's process
 # refuse, and a refusal tells others something about its records.
 out_of_bounds = {out_of_bounds}
-# If one person may have several records, say how many: the privacy statement then says what holds for all of them.
+# If one person may have several records, say how many: the privacy statement then covers all of them together.
 # records_per_person = 1
-# How many records all parties together are expected to have. The number is public, and binds nobody. From it,
-# 'masquerade study check FILE' says what can be expected of the model; without it, from the minimum.
+# The expected number of records of all parties together. It is public, and binds nobody. From it,
+# 'masquerade study check FILE' forecasts the quality of the model; without it, from the minimum.
 {expected}expected_records = {expected_records}
-# A participant that hears nothing for so many seconds gives up, and that ends the run.
+# A participant that hears nothing for this number of seconds gives up, and that ends the run.
 deadline_seconds = {deadline_seconds}
-# Random characters that make this run unlike every other. A new study needs a new nonce.
+# Random characters that make this run unique. A new study needs a new nonce.
 nonce = {nonce}
 
 # The privacy target.
@@ -169,14 +169,14 @@ lead = {lead}
 CRYPTO = {
     "masks": """\
 [crypto]
-# How sums over all parties are made. "masks": each party hides its numbers under random masks that cancel in the sum.
+# The kind of sums over all parties. "masks": each party hides its numbers under random masks that cancel in the sum.
 # "paillier": under a key whose secret half one party, the lead, holds.
 sum = "masks"
 
 """,
     "paillier": """\
 [crypto]
-# How sums over all parties are made: "paillier" encrypts them under a key whose secret half the lead holds.
+# The kind of sums over all parties: "paillier" encrypts them under a key whose secret half the lead holds.
 sum = "paillier"
 key_bits = {key_bits}
 

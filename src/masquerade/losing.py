@@ -16,12 +16,12 @@ PRICE = "{price of the dropouts}"
 _RETRIES, _PATIENCE = 1, 30.0
 _NOTES = {
     "method": "How the run goes on: by sums that are made again, or by masks that the others can remove.",
-    "min_survivors": "The fewest parties with which the run goes on. The noise is sized for these.",
-    "retries": "How many sums may be made again in the whole run. The noise pays for all of them.",
-    "patience_seconds": "How many seconds Charlie waits for a contribution before he goes on without it.",
+    "min_survivors": "The minimum number of parties for the run to continue. The noise is sized for it.",
+    "retries": "The number of sums that may be repeated in the whole run. The noise pays for all of them.",
+    "patience_seconds": "The seconds that Charlie waits for a contribution before he continues without it.",
 }
 _HEAD = f"""
-# The run goes on without parties that fall silent. The others then contribute anew, with fresh noise.
+# The run continues without parties that fall silent. The others then contribute again, with fresh noise.
 # This costs {PRICE} more noise than a run that needs every party to the end.
 [dropouts]
 """

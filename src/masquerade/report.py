@@ -131,7 +131,7 @@ def explained(
         f"At least {rules.min_records:,} records{_most_records(study)}, with the columns {columns}.",
         f"The column to predict is {study.label.name}; {_classes(study.label)}.",
         "A number outside these public bounds is moved to the nearest of them, and a missing cell takes the study's "
-        "public value. How often that happened, your process tells you alone."
+        "public value. Your process tells only you how often that happened."
         if rules.out_of_bounds == "clamp"
         else "A record outside these public bounds is refused, and everybody sees that your process refuses. Correct "
         "it, or leave it out.",

@@ -234,7 +234,7 @@ def _value(answer: _Answer, call: Call) -> Any:
     if answer.bug:
         raise MasqueradeError(
             f"task {call.name} failed, which is a bug: {answer.bug}",
-            "please report it; the same command goes on with the tasks that are left",
+            "please report it; the same command resumes with the remaining tasks",
         )
     if answer.error is not None:
         error = answer.error

@@ -122,7 +122,7 @@ class RunFailed(MasqueradeError):
 
 
 class Damaged(RunFailed):
-    """This machine's record of a run, or of its budget, is damaged. That is nobody's misdeed."""
+    """This machine's record of a run, or of its budget, is damaged. That is nobody's fault."""
 
 
 class SumRefused(RunFailed):

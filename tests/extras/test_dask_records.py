@@ -393,7 +393,7 @@ def test_only_parquet_is_read(connected: Cluster, tmp_path: Path) -> None:
 
 def test_a_protocol_that_needs_all_records_in_one_process_says_so(connected: Cluster, folder: Path) -> None:
     assert not PROTOCOLS["input-noise"].streams
-    with pytest.raises(BadInput, match="--dask is of no use to it") as caught:
+    with pytest.raises(BadInput, match="it cannot use --dask") as caught:
         read_records(PROTOCOLS["input-noise"], folder, _study(), "p0", cluster=connected)
     assert "dp-gd" in caught.value.hint
     with pytest.raises(BadInput, match="both --stream and --dask were given"):

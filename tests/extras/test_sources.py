@@ -327,12 +327,12 @@ def _show_no_secret(error: BaseException | None) -> None:
         ("SELECT * FROM t /* \n ORDER BY id */", "does not say in which order"),
         ("SELECT 'a '' ORDER BY id' FROM t", "does not say in which order"),
         ("SELECT * FROM t WHERE a = $q$ ORDER BY id $q$", "does not say in which order"),
-        ("SELECT * FROM t ORDER BY", "something else than a column's name"),
-        ("SELECT * FROM t ORDER BY 1", "something else than a column's name"),
-        ("SELECT * FROM t ORDER BY id, random()", "something else than a column's name"),
-        ("SELECT * FROM t ORDER BY id + 1", "something else than a column's name"),
-        ("SELECT * FROM t ORDER BY ALL", "something else than a column's name"),
-        ("SELECT * FROM t ORDER BY 'id'", "something else than a column's name"),
+        ("SELECT * FROM t ORDER BY", "something other than a column's name"),
+        ("SELECT * FROM t ORDER BY 1", "something other than a column's name"),
+        ("SELECT * FROM t ORDER BY id, random()", "something other than a column's name"),
+        ("SELECT * FROM t ORDER BY id + 1", "something other than a column's name"),
+        ("SELECT * FROM t ORDER BY ALL", "something other than a column's name"),
+        ("SELECT * FROM t ORDER BY 'id'", "something other than a column's name"),
         ("SELECT * FROM t ORDER BY id, radius DESC", "by the column 'radius', which the study reads"),
         ("SELECT * FROM t ORDER BY t.Diagnosis", "by the column 'Diagnosis', which the study reads"),
         ('SELECT * FROM t ORDER BY "sex" COLLATE x', "by the column 'sex', which the study reads"),
@@ -527,7 +527,7 @@ def test_an_sqlite_file_is_defended_twice(query: str, tmp_path: Path, monkeypatc
     before = (tmp_path / "x.db").read_bytes()
     monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
     monkeypatch.setattr("masquerade_core.data.databases.count_of", lambda _: "SELECT 0")
-    assert "does something else than read" in _refused(f"{address} {query}")
+    assert "does more than read" in _refused(f"{address} {query}")
     monkeypatch.setattr("masquerade_core.data.databases._only_reads", lambda *_: sqlite3.SQLITE_OK)
     assert "was refused by SQLite" in _refused(f"{address} {query}")
     assert (tmp_path / "x.db").read_bytes() == before
@@ -537,7 +537,7 @@ def test_duckdb_answers_a_select_and_nothing_else(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("masquerade_core.data.databases.check_sql", lambda *_: None)
     monkeypatch.setattr("masquerade_core.data.databases.count_of", lambda _: "SELECT 0")
     for query in (f"COPY (SELECT 1) TO '{tmp_path / 'out.csv'}'", "SELECT 1; SELECT 2"):
-        assert "does something else than read" in _refused(f"duckdb:// {query}")
+        assert "does more than read" in _refused(f"duckdb:// {query}")
     assert not (tmp_path / "out.csv").exists()
 
 

@@ -483,7 +483,7 @@ def test_no_honest_party_and_no_epsilon_are_refused() -> None:
     with pytest.raises(BadInput, match="epsilon"):
         _study(3, epsilon=0.0)
     ask = partial(rounds_noise, clip=Fraction(1, 4), d=3, rounds=10, delta=1e-5, fraction_bits=28)
-    with pytest.raises(BadInput, match="no party is left whose noise counts"):
+    with pytest.raises(BadInput, match="no party's noise counts"):
         ask(epsilon=1.0, honest=0)
     with pytest.raises(BadInput, match="greater than 0"):
         ask(epsilon=0.0, honest=2)

@@ -364,7 +364,7 @@ def test_each_party_may_vote_with_any_classifier() -> None:
 
 def test_bounds_that_are_read_off_the_records_are_said_loudly() -> None:
     X, y, _ = _frame()
-    with pytest.warns(PrivacyLeakWarning, match="bounds of 'age', 'dose' and the levels of 'ward' were read off"):
+    with pytest.warns(PrivacyLeakWarning, match="bounds of 'age', 'dose' and the levels of 'ward' were read from"):
         fitted = Pooled().fit(X, y)
     age = fitted.study_.features[0]
     assert (age.min, age.max) == (X["age"].min(), X["age"].max())

@@ -575,7 +575,7 @@ def test_a_proven_statement_is_the_privacy_target_in_every_view(law: str, K: int
     assert public.cost(study) == (views[0].epsilon, views[0].delta)
     cost = " ".join(INPUT_NOISE.explain(study).cost)
     assert "at most a factor e^epsilon = 2.719, as epsilon = 1" in cost
-    assert "the record's label is included" in cost
+    assert "includes the record's label" in cost
     assert "The label alone costs epsilon = 0.3" in cost
 
 

@@ -389,7 +389,7 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     words = " ".join(explained.err.split())
     assert "even if one other party sides with Charlie" in words
     assert ("told the smallest number of records, to within 19 %" in words) == (rule == "selected")
-    assert "Whatever they do, they cannot take off your noise" in words
+    assert "Whatever they do, they cannot remove your noise" in words
     assert ("as if every party had only 20 records" in words) == (rule == "floor")
     assert ("the number of all records together" in words) == (rule == "sizes")
     ran = shell.json("simulate", path, "--data", split_csv(tmp_path / "all.csv"), "--by", "site", "--seed", 1)

@@ -144,7 +144,7 @@ def test_a_changed_bit_is_noticed(tmp_path: Path, line: int) -> None:
     raw[-1] ^= 1
     lines[line] = base64.b64encode(raw).decode()
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(BadInput, match="or somebody changed the file"):
+    with pytest.raises(BadInput, match="or the file was changed"):
         load_keys(path, told(WORDS))
 
 

@@ -121,7 +121,7 @@ def test_a_new_study_has_a_lead_and_a_key_only_where_something_is_encrypted(name
     study = Study.parse(text, in_memory=True)
     cost = entry.cost(study)
     assert bool(study.lead) == ("# The lead" in text) == ("key_bits = " in text) == (cost.ciphertexts > 0)
-    assert ("How sums over all parties are made" in text) == (cost.sums > 0)
+    assert ("The kind of sums over all parties" in text) == (cost.sums > 0)
     assert ("what is compared and selected is encrypted" in text) == (cost.ciphertexts > 0 and cost.sums == 0)
 
 

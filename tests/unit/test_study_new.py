@@ -368,7 +368,7 @@ def test_with_two_parties_the_file_and_the_screen_say_that_each_bears_the_whole_
         file = tmp_path / f"{K}.toml"
         answer = new(shell, file, *(word for k in range(K) for word in ("--party", f"p{k}")))
         comments = " ".join(file.read_text().replace("\n# ", " ").split())
-        factor = f"all together have {math.sqrt(K / (K - 1)):.2f} times the noise that colluders = 0 would take"
+        factor = f"all together have {math.sqrt(K / (K - 1)):.2f} times the noise that colluders = 0 would need"
         assert factor in comments
         assert ("With two parties, each then bears the whole noise" in comments) is (K == 2)
         assert ("with two parties, each bears the whole noise" in answer.json["message"]) is (K == 2)

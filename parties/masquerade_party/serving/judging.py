@@ -111,7 +111,7 @@ class Judge:
             if ledger.finished(study, me):
                 return RefusedLocally(
                     f"the study {study.study.name} has finished on this machine, and a finished study never runs again",
-                    "for a new run, ask for a new study, with a nonce of its own",
+                    "for a new run, ask for a new study, with its own nonce",
                 )
             if me in ledger.parties_of(study) or ledger.would_fit(study, me, population, site.spends):
                 return None

@@ -255,7 +255,7 @@ def collusion_of_sums(study: Study, released: str) -> tuple[str, ...]:
     t = study.privacy.colluders
     if t:
         parties = "one other party sides" if t == 1 else f"{t} other parties side"
-        promise = f"What is promised holds even if {parties} with Charlie."
+        promise = f"The promise holds even if {parties} with Charlie."
         beyond = "If more do, less is promised; the privacy statement says how much."
     else:
         promise = f"What is promised holds against Charlie, and against all who see {released}."

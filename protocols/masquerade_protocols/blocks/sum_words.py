@@ -77,12 +77,12 @@ def _encrypted(study: Study) -> SumWords:
         one_party="The lead opens sums, never one party's contribution.",
         party="the party colludes with nobody, and cannot break the masks of the others (X25519, BLAKE2b, SHAKE-256)",
         together="If the lead is among them, they hold the key and every ciphertext. They still see only the sum of "
-        "what the others sent: each contribution is masked.",
+        "the others' contributions: each one is masked.",
         others="the other parties are honest, and the masks between them (X25519, BLAKE2b, SHAKE-256) are not broken",
         hidden=hidden.format("it"),
         hidden_all=hidden.format("them"),
         collusion=f"Charlie and {study.lead} together hold the key and all ciphertexts. They still see only the sum of "
-        "what the other parties sent, with those parties' noise.",
+        "the other parties' contributions, with their noise.",
         also_hidden="encryption and masks",
         counts=f"The lead, {study.lead}, which holds the decryption key, learns no more: random numbers of Charlie's "
         "hide the counts that it opens for him.",
@@ -94,7 +94,7 @@ def _encrypted(study: Study) -> SumWords:
 def _masked() -> SumWords:
     hidden = (
         "masked, so that nobody can read {} alone: every two parties share random numbers, which one of them adds and "
-        "the other takes off"
+        "the other subtracts"
     )
     return SumWords(
         charlie_sees="masked numbers, each of which looks random",
@@ -107,8 +107,8 @@ def _masked() -> SumWords:
         hidden=hidden.format("it"),
         hidden_all=hidden.format("them"),
         collusion="Charlie adds up what all parties send, and the masks cancel in that total alone. He and the parties "
-        "on his side still see only the sum of what the other parties sent, with those parties' noise. Only if all "
-        "other parties side with him can they take your masks off. Then they see what you sent, with your noise. The "
+        "on his side still see only the sum of the other parties' contributions, with their noise. Only if all "
+        "other parties side with him can they remove your masks. Then they see your contribution, with your noise. The "
         f"masks rest on {MASKS}.",
         also_hidden="masks",
         counts="Charlie sends nobody the counts.",
@@ -130,9 +130,9 @@ def _masked_by_neighbours() -> SumWords:
         hidden=hidden.format("it"),
         hidden_all=hidden.format("them"),
         collusion="Charlie adds up what all parties send, and the masks cancel in that total alone. He and the parties "
-        "on his side still see only the sum of what the other parties sent, with those parties' noise. A public coin "
+        "on his side still see only the sum of the other parties' contributions, with their noise. A public coin "
         f"draws with whom you share masks, after everybody has joined. Only if {NEIGHBOURS} or more parties side with "
-        "Charlie, and the coin puts them all around you, can they take your masks off. Then they see what you sent, "
+        "Charlie, and the coin puts them all around you, can they remove your masks. Then they see your contribution, "
         f"with your noise; or, of a few of you together, the sum. The masks rest on {MASKS}.",
     )
 
@@ -157,7 +157,7 @@ def _doubly_masked(study: Study) -> SumWords:
         hidden_all=hidden.format("them"),
         collusion=f"Charlie adds up what all parties send. To take the masks off, he needs {t} of the {k} parties that "
         "hold shares of yours. These show them only for a sum of enough parties, and for one sum a round. He and the "
-        "parties on his side still see only the sum of what the other parties sent, with those parties' noise. Only if "
+        "parties on his side still see only the sum of the other parties' contributions, with their noise. Only if "
         f"{few} or more of those {k} parties side with him could he open both of your masks. Then he would see what "
         f"you sent, with your noise. The masks rest on {MASKS}, and the shares on nothing else.",
     )

@@ -75,7 +75,7 @@ def _budget(study: Study) -> Fraction:
     """Return how far a replaced record may move all sums together, as a squared length in units of the grid."""
     if study.honest < 1:
         raise BadInput(
-            "no party is left whose noise counts: all are taken to side with Charlie",
+            "no party's noise counts: all are assumed to side with Charlie",
             "set colluders to less than the number of parties",
         )
     return _squared_mu(study) * (study.honest * SIGMA**2 - LEAST_SHARE_SIGMA**2)

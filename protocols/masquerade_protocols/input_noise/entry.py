@@ -85,11 +85,11 @@ assumptions.{labels}{person}
 A second run over the same records costs the same again: the costs add up.
 """
 _PROVEN_COST = """
-{gained} That is proved, whoever looks, and the record's label is included: the noise is sized for these two numbers.
-The label alone costs epsilon = {epsilon_y:g}. The noise on the features is sized such that both together cost no more
-than the target.{person}
+{gained} That is proved against every observer, and includes the record's label: the noise is sized for these two
+numbers. The label alone costs epsilon = {epsilon_y:g}. The noise on the features is sized such that both together cost
+no more than the target.{person}
 
-Noise on every single record is much noise. The model is useful only if there are very many records, or epsilon is
+Noise on every single record adds up to a lot. The model is useful only if there are very many records, or epsilon is
 large.
 
 A second run over the same records costs the same again: the costs add up.

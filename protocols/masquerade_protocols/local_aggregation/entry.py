@@ -65,8 +65,8 @@ split into two random numbers that add up to it: {lead} gets one, and Charlie ge
 roughly the same number, encrypted: only that of the party with the fewest records is opened. Fourth, your classifier
 with your share of the noise, hidden behind random numbers as large as a key.
 
-Everybody who takes part is told the smallest number of records, to within 19 %, and not whose it is. Your program goes
-on only if noise for that number is enough for your own records.
+All participants are told the smallest number of records, to within 19 %, and not whose it is. Your program continues
+only if noise for that number is enough for your own records.
 
 The run publishes {shares} random-looking shares, and anybody can add them up. Their sum is the sum of the {K}
 classifiers, plus everybody's noise. From that sum follows the model.
@@ -109,13 +109,13 @@ only the sum. Charlie and any other party together learn, for {pairs} of parties
 _PROVEN_COLLUSION = """
 {target}
 
-Every party, the one with the fewest records included, knows its own share of the noise and can take it off. {beyond}
+Every party, the one with the fewest records included, knows its own share of the noise and can subtract it. {beyond}
 {keys}
 {rules}
 """
 _PROVEN_RULES = """\
 It makes no difference to your noise whether Charlie and such parties follow the protocol. A party that adds no noise
-counts as one of them. Whatever they do, they cannot take off your noise, or that of others who follow the protocol.
+counts as one of them. Whatever they do, they cannot remove your noise, or that of others who follow the protocol.
 They can spoil the model, and nobody notices.{sizes}\
 """
 _SIZES_IN_DANGER = """ They can also learn more of your number of records: {lead} with Charlie all of it, and others
@@ -146,7 +146,7 @@ def _explain_proven(study: Study, noise: JointNoise, words: dict[str, object]) -
     rule, privacy, t = noise.scale_rule, study.privacy, study.privacy.colluders
     if t:
         others = "one other party sides" if t == 1 else f"{t} other parties side"
-        target = f"What is promised holds even if {others} with Charlie."
+        target = f"The promise holds even if {others} with Charlie."
         beyond = "If more side with Charlie, less is promised; the privacy statement says how much."
     else:
         target = "What is promised holds against Charlie, and against all who see the model."

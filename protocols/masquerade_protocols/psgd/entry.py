@@ -35,7 +35,7 @@ classifier of every round.
 _COLLUSION = """
 {collusion}
 
-Parties that side with Charlie subtract their own noise. What is proved rests on the noise of one honest party.
+Parties that side with Charlie subtract their own noise. The guarantee rests on the noise of one honest party.
 
 Everybody is assumed to follow the protocol. A contribution that is dropped, doubled or from another run ends the run.
 Nobody notices a party that lies about its records.

@@ -28,8 +28,8 @@ private_auxiliary = false
 """
 
 _LEAVES = """
-Your records stay on your machine. Before you join, your machine trains a classifier on them, of whatever kind you
-choose. The classifier does not leave, either.
+Your records stay on your machine. Before you join, your machine trains a classifier on them, of any kind that
+you choose. The classifier does not leave, either.
 
 What leaves: your classifier's labels for {N} auxiliary records, which all parties have. These votes {noise}are
 {hidden}.

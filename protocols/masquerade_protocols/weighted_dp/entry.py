@@ -36,7 +36,7 @@ _COLLUSION = """
 {collusion}
 
 Parties that side with Charlie can subtract their own classifiers from the sum. If all parties but you side with him, he
-has your classifier. What is proved rests on no noise but your own.
+has your classifier. The guarantee rests on your own noise alone.
 
 {lies} A contribution that is dropped, doubled or from another run ends the run. Nobody notices a party that lies about
 its records.

@@ -55,7 +55,7 @@ def init(
     return Outcome(
         outcome.message,
         outcome.data,
-        hint="keep backups of other files apart from this folder: putting back an older copy of it would forget debits",
+        hint="keep this folder out of backups: restoring an older copy of it would lose debits",
         shown=outcome.shown,
     )
 
@@ -153,7 +153,7 @@ def recover(state: StateOption = None, output_format: FormatOption = Format.TEXT
     return Outcome(
         f"{entered} entries were entered again into {folder.ledger}",
         {"entered": entered},
-        hint="find out who put back the older copy; a run that was under way then must not go on",
+        hint="find out who restored the older copy; a run that was in progress then must not continue",
     )
 
 

@@ -68,14 +68,14 @@ def verify(
         return Outcome(
             f"the folders are signed and contradict each other: {found[0].words}",
             data,
-            hint="one of the two, or Charlie between them, noted what did not happen; nobody can tell here which",
+            hint="one of the two, or Charlie between them, noted a false frame; these folders do not show which",
             shown=_lines(data),
             error_code="protocol_violation",
             exit_code=8,
         )
     if still := data["unconfirmed"]:
         return Outcome(
-            f"the result of {listed(still)} is not confirmed: Charlie's last frame did not come there, and no other "
+            f"the result of {listed(still)} is not confirmed: Charlie's last frame is missing there, and no other "
             "folder shows that every party was told the same",
             data,
             hint="give the folders of all parties, or Charlie's",

@@ -230,8 +230,8 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _warn_of_leaks(self, leaks: tuple[str, ...]) -> None:
         if leaks:
             warn(
-                f"{' and '.join(leaks)} were read off the records. That is a release of its own, which no epsilon "
-                "counts. Between machines they are public constants of the study: give them as bounds= and levels=.",
+                f"{' and '.join(leaks)} were read from the records. That is a separate release, which no epsilon "
+                "covers. Between machines they are public constants of the study: give them as bounds= and levels=.",
                 PrivacyLeakWarning,
                 stacklevel=4,
             )

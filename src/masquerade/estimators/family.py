@@ -46,8 +46,8 @@ def warn_of_a_search(family: Family, name: str, epsilon: float, delta: float) ->
         f"{family.clones} clones of one {name} were made, as a search or a cross-validation makes them. Fitted to the "
         f"same records, each costs epsilon = {epsilon:g} and delta = {delta:g}, and the costs add up. Scores on "
         "records cost more than any epsilon counts, because they carry no noise. "
-        "masquerade.estimators.search_cost(search) says what a search cost, and CountedGridSearchCV counts it in its "
-        "statement_.",
+        "masquerade.estimators.search_cost(search) returns the cost of a search, and CountedGridSearchCV adds it to "
+        "its statement_.",
         SearchCostWarning,
         stacklevel=4,
     )

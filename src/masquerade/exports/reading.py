@@ -63,7 +63,7 @@ def read_onnx(path: Path) -> tuple[SavedModel, Provenance]:
     rows = weights.reshape(width, -1).T if len(weights) % width == 0 else weights[None]
     model = _model(provenance, rows, offset, path)
     if not _same_graph(onnx, found, to_onnx(model, provenance)):
-        raise BadInput(f"{path} computes something else than a model that this program exports", _HINT)
+        raise BadInput(f"{path} computes something other than a model that this program exports", _HINT)
     return model, provenance
 
 
@@ -109,7 +109,7 @@ def read_skops(path: Path) -> tuple[SavedModel, Provenance]:
     except (AttributeError, IndexError, TypeError, ValueError):
         fits, model = False, None
     if model is None or not fits:
-        raise BadInput(f"{path} computes something else than a model that this program exports", _HINT)
+        raise BadInput(f"{path} computes something other than a model that this program exports", _HINT)
     return model, provenance
 
 

@@ -50,7 +50,7 @@ def load_run(path: Path | str, *, unconfirmed: bool = False) -> tuple[LoadedMode
     model = load_model(path)
     if result is not None and result.get("run_id") == model.run_id and not (unconfirmed or is_confirmed(folder)):
         raise BadInput(
-            f"the result in {folder} is not confirmed: Charlie's last frame did not come, so nobody has said that "
+            f"the result in {folder} is not confirmed: Charlie's last frame is missing, so it is not confirmed that "
             "every party was told the same",
             "compare the folders of all participants with 'masquerade verify'; then export it with --unconfirmed",
         )

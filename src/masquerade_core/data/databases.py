@@ -112,7 +112,7 @@ def check_sql(text: str, source: str, learned: Collection[str]) -> None:
         column = _column(key)
         if column is None:
             raise BadInput(
-                f"{source} orders the records by something else than a column's name",
+                f"{source} orders the records by something other than a column's name",
                 f"{_KEY}; where a formula is the key, name it: SELECT ..., (formula) AS place ... ORDER BY place",
             )
         if column.lower() in small:
@@ -235,7 +235,7 @@ _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_F
 _KINDS = {
     sqlite3.SQLITE_BUSY: "waits for another program that writes into the file",
     sqlite3.SQLITE_LOCKED: "waits for another program that writes into the file",
-    sqlite3.SQLITE_AUTH: "does something else than read",
+    sqlite3.SQLITE_AUTH: "does more than read",
     sqlite3.SQLITE_CANTOPEN: "cannot open its file",
     sqlite3.SQLITE_CORRUPT: "reads a damaged file",
     sqlite3.SQLITE_NOTADB: "reads a file that is no SQLite database",
@@ -587,7 +587,7 @@ def _duckdb(query: Query) -> _Answer:
         )
         resources.callback(connection.close)
         if [str(each.type) for each in sound(lambda: connection.extract_statements(query.text))] != [_SELECT]:
-            raise BadInput(f"{query.name} does something else than read", "give one query that reads records")
+            raise BadInput(f"{query.name} does more than read", "give one query that reads records")
         n = sound(lambda: connection.sql(count_of(query.text)).fetchall()[0][0])
         answer = sound(lambda: connection.sql(query.text))
         read = getattr(answer, "to_arrow_reader", None) or answer.fetch_arrow_reader

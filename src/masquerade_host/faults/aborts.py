@@ -73,7 +73,7 @@ class Known(NamedTuple):
 
 _LEFT = {
     "left": "{} left the run before its end",
-    "damaged": "{0} left the run before its end: what its machine keeps is damaged, which is nobody's misdeed",
+    "damaged": "{0} left the run before its end: what its machine keeps is damaged, which is nobody's fault",
     "changed": "{0} left the run before its end: the program of {0} has changed since the run began",
 }
 

@@ -417,9 +417,7 @@ def _say_why(session: Session, bell: socket.socket, error: MasqueradeError | Non
     return (
         error
         if error is not None
-        else RunFailed(
-            "a bug of this program ended the run of this participant", "report it; --debug shows where it is"
-        )
+        else RunFailed("a bug in this program ended this participant's run", "report it; --debug shows where it is")
     )
 
 

@@ -28,8 +28,8 @@ def check_size(study: Study) -> None:
     """
     if study.K > MOST_AT_ONCE and (shows_all(study) or closes_with_all(study)):
         raise BadInput(
-            f"the study has {study.K:,} parties; where it has [dropouts], or sums under encryption, everybody is shown "
-            f"everybody's hello or last word, and at most {MOST_AT_ONCE:,} parties may take part",
+            f"the study has {study.K:,} parties; where it has [dropouts], or sums under encryption, every party is "
+            f"shown all hellos or last words, and at most {MOST_AT_ONCE:,} parties may take part",
             'remove [dropouts] and set [crypto] sum = "masks", or let fewer parties take part',
         )
 

@@ -72,7 +72,7 @@ class Approval(BaseModel):
         """
         if not 0 < len(who) <= 128:  # noqa: PLR2004
             raise BadInput(
-                f"the name of who approves has {len(who)} characters; 1 to 128 are allowed", "give another with --by"
+                f"the approver's name has {len(who)} characters; 1 to 128 are allowed", "give another with --by"
             )
         return cls(
             study=study.study.name,

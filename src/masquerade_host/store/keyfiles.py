@@ -158,7 +158,7 @@ def _unlocked(path: Path, lines: list[str], ask: Callable[[Path], str] | None) -
         halves: bytes = locked.open((ask or _passphrase_of)(path))
     except WrongPassphrase:
         raise BadInput(
-            f"the passphrase does not open the key file {path}, or somebody changed the file",
+            f"the passphrase does not open the key file {path}, or the file was changed",
             "give the passphrase that was chosen when the keys were made; nothing else can open them",
         ) from None
     except NotEnoughMemory as error:

@@ -665,7 +665,7 @@ class Books:
             raise RefusedLocally(
                 f"this machine has made {found.free} attempts at this study that released nothing; its attempts = "
                 f"{found.attempts} allows no more",
-                "make a new study, with a nonce of its own, once you know why they failed",
+                "make a new study, with its own nonce, once you know why they failed",
             )
         if not found.has_room:
             raise BudgetExceeded(
@@ -722,7 +722,7 @@ def _check_same_data(reservation: Reservation, fingerprint: str) -> None:
         raise RefusedLocally(
             "these records are not those with which this study began on this machine; two runs over different "
             "records would show who was changed",
-            "take the records as they were; for others make a new study, with a nonce of its own",
+            "take the records as they were; for others make a new study, with its own nonce",
         )
 
 
@@ -731,14 +731,14 @@ def _check_same_sizes(reservation: Reservation, sizes: str) -> None:
         raise RefusedLocally(
             "the same records would now be counted in another way than in the first attempt at this study; two numbers "
             "of all records would show the difference",
-            "go on with the version of this program that began the study, or make a new study, with a nonce of its own",
+            "go on with the version of this program that began the study, or make a new study, with its own nonce",
         )
 
 
 def _finished(reservation: Reservation) -> RefusedLocally:
     return RefusedLocally(
         f"the study {reservation.name} has finished on this machine, and a finished study never runs again",
-        "its results are where the run wrote them; for a new run make a new study, with a nonce of its own",
+        "its results are where the run wrote them; for a new run make a new study, with its own nonce",
     )
 
 

@@ -266,7 +266,7 @@ class RunDirectory:
             if (self.path / name).exists() and not self._may_be_of_this_run():
                 raise BadInput(
                     f"{self.path} already holds the {name} of a run, which is never overwritten",
-                    "give another directory with --out; for a new run make a new study, with a nonce of its own",
+                    "give another directory with --out; for a new run make a new study, with its own nonce",
                 )
         try:
             self._made = not self.path.exists()

@@ -76,7 +76,7 @@ def is_damage(error: Exception, path: Path) -> bool:
 
 def damaged(path: Path, why: str, hint: str) -> Damaged:
     """Return the error for a file that is damaged."""
-    return Damaged(f"{path} is damaged: {why}. That is nobody's misdeed", hint)
+    return Damaged(f"{path} is damaged: {why}. That is nobody's fault", hint)
 
 
 # --- State -----------------------------------------------------------------------

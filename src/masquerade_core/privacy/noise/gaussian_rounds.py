@@ -305,7 +305,7 @@ def rounds_noise(
     """
     if honest < 1:
         raise BadInput(
-            "no party is left whose noise counts: all are taken to side with Charlie",
+            "no party's noise counts: all are assumed to side with Charlie",
             "set [privacy] colluders to less than the number of parties",
         )
     Delta = sensitivity(clip, d, fraction_bits)
