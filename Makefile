@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-system mutants soak audit compose check bench wheel release bundle docs lock clean
+.PHONY: help demo test test-extras test-system test-timing mutants soak audit compose check bench wheel release bundle docs lock clean
 
 PARTIES ?= 5
 PROTOCOL ?= dp-whitened
@@ -26,7 +26,10 @@ test-extras: $(DEV) ## tests that need optional engines, heavy libraries or a br
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/extras $(ARGS)
 
 test-system: $(TEST) ## real processes over real sockets; as root also in network namespaces
-	$(BIN)/python -m pytest tests/system tests/kills $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not alone" tests/system tests/kills $(ARGS)
+
+test-timing: $(TEST) ## system tests that measure time, one after the other; nothing else should run meanwhile
+	$(BIN)/python -m pytest -m alone tests/system $(ARGS)
 
 mutants: $(DEV) ## plants bugs in a copy of the program; the tests must show each (ARGS="--jobs 2 drawn")
 	$(BIN)/python -m tests.mutants $(ARGS)

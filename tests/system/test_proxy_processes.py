@@ -20,6 +20,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     machines.close()
 
 
+@pytest.mark.alone
 def test_a_party_behind_a_proxy_takes_part_and_its_password_is_on_no_command_line(machines: Machines) -> None:
     tiny = TinyProxy("http")
     processes = machines.start_all(CHARLIE, "p2", "p3")

@@ -11,6 +11,8 @@ import pytest
 from benchmarks import wall
 from benchmarks.relay import DelayingRelay
 
+pytestmark = pytest.mark.alone
+
 ROUNDS, TURNS = 20, 4
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.losses import loss_of
@@ -120,6 +121,7 @@ def accuracy(delays: np.ndarray, larger: np.ndarray) -> float:
     return float(np.mean(((delays[half:] > cut) == above) == larger[half:]))
 
 
+@pytest.mark.alone
 def test_the_time_of_an_answer_tells_the_size_without_the_schedule_and_not_with_it() -> None:
     delays, larger = delays_of(None)
     assert accuracy(delays, larger) >= 0.9

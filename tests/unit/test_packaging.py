@@ -105,6 +105,7 @@ def test_pins_tell_neither_where_nor_when_they_were_found(name: str) -> None:
         ("audit", ["requirements-run.txt"]),
         ("test", ["requirements-run.txt", "requirements-test.txt"]),
         ("test-system", ["requirements-run.txt", "requirements-test.txt"]),
+        ("test-timing", ["requirements-run.txt", "requirements-test.txt"]),
         ("check", ["requirements-run.txt", "requirements-check.txt"]),
         ("test-extras", ["requirements-run.txt", "requirements.txt"]),
     ],
