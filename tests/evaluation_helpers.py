@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from masquerade.console import literal_console
 from masquerade.measuring import measuring_study
 from masquerade.report import result_report
-from masquerade_core.data.holdout import split
+from masquerade_core.data.records import split
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.learning.evaluation import Bins, Evaluation

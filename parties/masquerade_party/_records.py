@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.files import data_at
-from masquerade_core.data.holdout import split
-from masquerade_core.data.records import Records
+from masquerade_core.data.records import Records, split
 from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.model import Model, answers_of, is_one_answer
 from masquerade_core.study import Study

@@ -5,7 +5,7 @@ marks between thousands, capitals where one level or label alone differs in them
 its bound and fill a missing cell. A record that neither kind of rule mends is left out. Each record is mended by
 itself; only how a column writes its commas is looked up in the rest of the file.
 
-A record's place in the file says whether an evaluation holds it back (:mod:`masquerade_core.data.holdout`). So the last
+A record's place in the file says whether an evaluation holds it back (:mod:`masquerade_core.data.records`). So the last
 records take the places of those that are left out, and every other record keeps its own.
 """
 

@@ -29,7 +29,7 @@ from masquerade_core.learning.gradients import GradientSum
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_host.store.contents import canonical
+from masquerade_host.store.ledger import canonical
 from masquerade_party._records import read_records
 from masquerade_protocols import protocol_of
 from masquerade_protocols.in_memory import run_in_memory

@@ -9,8 +9,8 @@ import pytest
 
 from masquerade import cleaning
 from masquerade_core.data.examining import examine
-from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.loading import load_csv
+from masquerade_core.data.records import are_held_back
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from tests.face_helpers import Shell

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 from masquerade.prediction import predict
 from masquerade.simulation import Simulation, simulate
 from masquerade_core.crypto.masks import CheckKey
-from masquerade_core.data.holdout import are_held_back, split, training_sides
+from masquerade_core.data.records import are_held_back, split, training_sides
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.evaluation import CELLS, MOST_BINS, cells_of, locate_bins, score_range

@@ -16,7 +16,7 @@ import pytest
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.auxiliary import Auxiliary
-from masquerade_core.data.holdout import fewest_held_back, fewest_to_learn_from, most_held_back, most_to_learn_from
+from masquerade_core.data.records import fewest_held_back, fewest_to_learn_from, most_held_back, most_to_learn_from
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RunFailed
 from masquerade_core.learning.erm import fit_records
 from masquerade_core.model import Model

@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
-from masquerade_core.data.holdout import are_held_back
-from masquerade_core.data.records import ROWS, OfBlock
+from masquerade_core.data.records import ROWS, OfBlock, are_held_back
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.evaluation import locate_bins
 from masquerade_core.learning.gradients import GradientSum, gradient_sum

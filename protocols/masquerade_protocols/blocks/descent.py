@@ -19,8 +19,13 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.holdout import fewest_held_back, fewest_to_learn_from, most_held_back, most_to_learn_from
-from masquerade_core.data.records import Records
+from masquerade_core.data.records import (
+    Records,
+    fewest_held_back,
+    fewest_to_learn_from,
+    most_held_back,
+    most_to_learn_from,
+)
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study, as_fraction

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from masquerade_core.data.holdout import fewest_held_back
+from masquerade_core.data.records import fewest_held_back
 from masquerade_core.learning.evaluation import CELLS, MOST_BINS
 from masquerade_core.privacy.several_records import PARTY, PERSON
 from masquerade_core.privacy.statement import ALL_FOLLOW, COMPUTATIONAL, Claim, SharedNoiseRows, digits

@@ -1,7 +1,7 @@
 """The evaluation of a released model on records that were held back: two more secure sums, under noise of their own.
 
 A study with ``[evaluation]`` holds a share of each party's records back, by their place in the file
-(:mod:`masquerade_core.data.holdout`). Nothing depends on them until the model is there. For K parties and N' records
+(:mod:`masquerade_core.data.records`). Nothing depends on them until the model is there. For K parties and N' records
 held back, all parties together::
 
     party P_k                                   Charlie
@@ -36,8 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.holdout import split
-from masquerade_core.data.records import OfBlock, Records
+from masquerade_core.data.records import OfBlock, Records, split
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.evaluation import (
     CELLS,

@@ -18,7 +18,7 @@ in the unit ball.
 
 import math
 
-from masquerade_core.data.holdout import fewest_to_learn_from
+from masquerade_core.data.records import fewest_to_learn_from
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.learning.theorems import (
     FAILURE,

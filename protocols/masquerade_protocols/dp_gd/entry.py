@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from masquerade_core.data.holdout import fewest_to_learn_from
+from masquerade_core.data.records import fewest_to_learn_from
 from masquerade_core.privacy.expectation import Expectation, expected_of_sums
 from masquerade_core.study import Study
 from masquerade_core.words import listed

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from masquerade_core.data.holdout import training_sides
 from masquerade_core.data.pooling import pool
+from masquerade_core.data.records import training_sides
 from masquerade_core.data.schema import Dataset
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import judged_by_scores, model_of

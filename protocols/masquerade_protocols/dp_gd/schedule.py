@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from masquerade_core.data.holdout import fewest_to_learn_from
+from masquerade_core.data.records import fewest_to_learn_from
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.expectation import counted_records
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise, rounds_sigma

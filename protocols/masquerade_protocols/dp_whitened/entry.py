@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from masquerade_core.data.holdout import fewest_to_learn_from
+from masquerade_core.data.records import fewest_to_learn_from
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluating import with_evaluation

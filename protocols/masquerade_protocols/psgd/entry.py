@@ -3,7 +3,7 @@
 from fractions import Fraction
 from functools import partial
 
-from masquerade_core.data.holdout import fewest_to_learn_from
+from masquerade_core.data.records import fewest_to_learn_from
 from masquerade_core.privacy.statement import Claim, gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted

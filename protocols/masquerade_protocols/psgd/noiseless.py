@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from masquerade_core.data.holdout import training_sides
 from masquerade_core.data.pooling import pool
+from masquerade_core.data.records import training_sides
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.gradients import StepSizes, gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of

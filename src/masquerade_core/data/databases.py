@@ -5,7 +5,7 @@ and all that it reads is of one moment. Packages of the extra ``sql`` do the wor
 
 Checks of a query's text: it only reads, and it says in which order the records come.
 
-A record's place decides whether it is held back to measure the model (:mod:`masquerade_core.data.holdout`), and a
+A record's place decides whether it is held back to measure the model (:mod:`masquerade_core.data.records`), and a
 process that starts again reads the same records again. So a query ends with ORDER BY. It orders by plain columns, and
 by none that the study learns from: if a record's values moved it, it would change which others are held back.
 

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.cells import Grid
 from masquerade_core.data.faults import Faults
-from masquerade_core.data.holdout import are_held_back
 from masquerade_core.data.loading import Reading, records_of
 from masquerade_core.data.parquet import ParquetFile
-from masquerade_core.data.records import ROWS, OfBlock, Repaired, exact_sum
+from masquerade_core.data.records import ROWS, OfBlock, Repaired, are_held_back, exact_sum
 from masquerade_core.data.schema import Encoder, Labels, WholeColumn, check_unit_ball
 from masquerade_core.data.texts import Block, TextTable
 from masquerade_core.errors import RunFailed

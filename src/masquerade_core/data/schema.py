@@ -46,8 +46,7 @@ from masquerade_core.data.faults import (
     kind_of_level,
     number_of,
 )
-from masquerade_core.data.holdout import are_held_back
-from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, content_of
+from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
 from masquerade_core.data.texts import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import encoder_to_json

@@ -21,8 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.holdout import are_held_back
-from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, content_of
+from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
 from masquerade_core.data.schema import check_labels, check_unit_ball
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 from masquerade_core.study import as_fraction

@@ -23,6 +23,8 @@ older copy.
 The ledger is one file for all studies of a machine, and it only grows. A budget belongs to a *population*: the people
 whose records are used. Every data set belongs to one population, and is known by its *fingerprint*, a hash under a key
 that never leaves the machine. ``docs/budget.md`` says what is kept and what is proved of it.
+
+The bytes of a loaded data set, by which a site's ledgers know it. They never change, wherever the records lie.
 """
 
 import contextlib
@@ -33,12 +35,15 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from masquerade_core.data.records import Records
 from masquerade_core.errors import (
     BadInput,
     BudgetExceeded,
@@ -53,12 +58,42 @@ from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_host.session.journaling import Debits
-from masquerade_host.store.contents import canonical
 from masquerade_host.store.journal import LOG_PAGES, grow
 from masquerade_host.store.state import StateFolder, damaged, is_damage
 
-__all__ = ["Account", "Attempt", "Books", "Entry", "Ledger", "LedgerFile", "Population", "Reservation"]
+__all__ = ["Account", "Attempt", "Books", "Entry", "Ledger", "LedgerFile", "Population", "Reservation", "canonical"]
 
+
+# --- The bytes of a data set ----------------------------------------------------------
+
+
+def canonical(value: Any) -> Iterator[Any]:
+    """Yield a value's bytes, such that two values of the kinds that data sets are made of differ where these differ."""
+    if isinstance(value, Records):
+        yield from value.content()
+    elif getattr(value, "in_scratch", False):  # cells, as if they were in memory
+        yield f"Cells places array <i4 {value.shape} ".encode()
+        yield from value.places()
+        yield b"grid "
+        yield from canonical(value.grid)
+    elif isinstance(value, np.ndarray):
+        yield f"array {value.dtype.str} {value.shape} ".encode()
+        yield np.ascontiguousarray(value)
+    elif is_dataclass(value):
+        yield f"{type(value).__name__} ".encode()
+        for each in fields(value):
+            yield f"{each.name} ".encode()
+            yield from canonical(getattr(value, each.name))
+    elif isinstance(value, tuple):
+        yield f"tuple {len(value)} ".encode()
+        for part in value:
+            yield from canonical(part)
+    else:
+        text = repr(value).encode()
+        yield len(text).to_bytes(8, "big") + text
+
+
+# --- Ledger ----------------------------------------------------------------------
 
 # --- Entries and their files ----------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Rajkumar and Agarwal's theorems for ``gop``, the minimiser that they are about."""
 
-from masquerade_core.data.holdout import fewest_to_learn_from
+from masquerade_core.data.records import fewest_to_learn_from
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.learning.theorems import FAILURE, Theorem, gaussian_norm, smoothness
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, sigma_star
