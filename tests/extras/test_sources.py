@@ -559,16 +559,16 @@ def test_binary_data_in_sqlite_make_a_party_refuse_only_where_the_study_says_so(
 
 
 @pytest.mark.parametrize("more", [-1, 1])
-@pytest.mark.parametrize("kind", ["sqlite", "databases"])
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 def test_a_query_whose_answer_changes_is_refused(
     kind: str, more: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqlite3.connect(tmp_path / "x.db").close()
-    address = "duckdb://" if kind == "databases" else f"sqlite://{tmp_path / 'x.db'}"
+    address = "duckdb://" if kind == "duckdb" else f"sqlite://{tmp_path / 'x.db'}"
     query = "SELECT 1 AS id, 1.5 AS radius, 'f' AS sex, 'malignant' AS diagnosis"
     both = f"{address} {query} UNION ALL {query.replace('1', '2')} ORDER BY id"
     assert "fewer records" in _refused_by_size(both)
-    monkeypatch.setattr(f"masquerade_core.data.{kind}.count_of", lambda _: f"SELECT 2 + {more}")
+    monkeypatch.setattr("masquerade_core.data.databases.count_of", lambda _: f"SELECT 2 + {more}")
     assert "another number of records" in _refused(both)
 
 
