@@ -26,7 +26,7 @@ test-extras: $(DEV) ## tests that need optional engines, heavy libraries or a br
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/extras $(ARGS)
 
 test-system: $(TEST) ## real processes over real sockets; as root also in network namespaces
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not alone" tests/system tests/kills $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not alone" tests/system tests/kills $(ARGS)
 
 test-timing: $(TEST) ## system tests that measure time, one after the other; nothing else should run meanwhile
 	$(BIN)/python -m pytest -m alone tests/system $(ARGS)
