@@ -21,13 +21,12 @@ _NOTES = {
     "patience_seconds": "The seconds that Charlie waits for a contribution before he continues without it.",
 }
 _HEAD = f"""
-# The run continues without parties that fall silent. The others then contribute again, with fresh noise.
+# The run continues without parties that fall silent. {{others}}
 # This costs {PRICE} more noise than a run that needs every party to the end.
 [dropouts]
 """
-_DOUBLE_HEAD = _HEAD.replace(
-    "The others then contribute anew, with fresh noise.", "The others then remove the masks of these."
-)
+_AGAIN = _HEAD.replace("{others}", "The others then contribute again, with fresh noise.")
+_DOUBLE_HEAD = _HEAD.replace("{others}", "The others then remove the masks of these.")
 
 
 def dropout_options(
@@ -70,7 +69,7 @@ def dropout_section(values: Mapping[str, Any]) -> str:
     if not values:
         return ""
     lines = to_toml({"dropouts": dict(values)}).partition("\n")[2].strip().splitlines()
-    head = _DOUBLE_HEAD if values.get("method") == "double-masks" else _HEAD
+    head = _DOUBLE_HEAD if values.get("method") == "double-masks" else _AGAIN
     return head + "".join(f"# {_NOTES[line.partition(' = ')[0]]}\n{line}\n" for line in lines)
 
 

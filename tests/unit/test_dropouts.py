@@ -156,7 +156,7 @@ def test_a_new_study_may_go_on_by_double_masks(tmp_path: Path, capsys: pytest.Ca
     assert study.dropouts is not None
     assert (study.dropouts.method, study.survivors, study.retries) == ("double-masks", 4, 0)
     assert "The others then remove the masks of these." in text
-    assert "contribute anew" not in text
+    assert "contribute again" not in text
     price = 100 * (math.sqrt(5 / 4) - 1)
     assert f"# This costs {price:.0f} % more noise than a run that needs every party to the end." in text
 

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from masquerade_host.session import party
 from masquerade_host.store import journal, results
 from masquerade_host.store.journal import SqliteJournal
 from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.results import text_of
 from masquerade_host.store.state import StateFolder
 from masquerade_host.store.transcript import TRANSCRIPT, hashed, read_transcript
 from tests.processes import ALWAYS, PARTYS, Machines
@@ -39,6 +41,15 @@ def _die(*_arguments: Any, **_options: Any) -> Any:
 
 def _is_part(path: Path) -> bool:
     return path.suffix == ".part"
+
+
+def _in_write(function: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a function for the place of ``text_of``, which is another one where files are written."""
+
+    def called(content: Any) -> str:
+        return function(content) if sys._getframe(1).f_code.co_name == "_write" else text_of(content)
+
+    return called
 
 
 def _full(_content: Any) -> str:
@@ -62,13 +73,13 @@ def _die_at(moment: str) -> None:
     what, _, number = moment.partition(" ")
     match what:
         case "write":
-            results.text_of = _dying(results.text_of, int(number))  # not exported
+            results.text_of = _in_write(_dying(text_of, int(number)))
         case "rename":
             Path.rename = _dying(Path.rename, int(number), _is_part)  # type: ignore[method-assign]  # in this process
         case "unlink":
             Path.unlink = _dying(Path.unlink, int(number))  # type: ignore[method-assign]  # in this process
         case "full":
-            results.text_of = _full  # type: ignore[assignment]  # not exported
+            results.text_of = _in_write(_full)
         case "named":
             results._sync_directory = _die
         case "finish":
