@@ -73,13 +73,13 @@ def _die_at(moment: str) -> None:
     what, _, number = moment.partition(" ")
     match what:
         case "write":
-            results.text_of = _in_write(_dying(text_of, int(number)))
+            results.text_of = _in_write(_dying(text_of, int(number)))  # type: ignore[assignment]  # in this process
         case "rename":
             Path.rename = _dying(Path.rename, int(number), _is_part)  # type: ignore[method-assign]  # in this process
         case "unlink":
             Path.unlink = _dying(Path.unlink, int(number))  # type: ignore[method-assign]  # in this process
         case "full":
-            results.text_of = _in_write(_full)
+            results.text_of = _in_write(_full)  # type: ignore[assignment]  # in this process
         case "named":
             results._sync_directory = _die
         case "finish":
