@@ -10,12 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import masquerade
+from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.policy import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from tests.dask_helpers import LocalDask, local_dask
 from tests.processes import Machines
+from tests.unit.test_sweeps import SEEDS, _data, _study
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -81,3 +84,8 @@ def test_a_scheduler_that_others_can_reach_is_refused_before_anything_is_sent(ma
     assert ended.code == 6
     assert "allowed are tls:// addresses" in ended.error["message"]
     assert not any(event["event"] == "connecting" for event in ended.events)
+
+
+def test_a_scheduler_that_does_not_answer_is_refused_before_anything_is_computed() -> None:
+    with pytest.raises(BadInput, match="no Dask scheduler answers"):
+        masquerade.simulate_many(_study(), _data(), SEEDS, dask="127.0.0.1:9")
