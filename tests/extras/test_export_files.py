@@ -164,8 +164,8 @@ def _elsewhere(found: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_without_check, "computes something else"),
-        (_other_bound, "computes something else"),
+        (_without_check, "computes something other"),
+        (_other_bound, "computes something other"),
         (_more_weights, "another number of weights"),
         (_infinite, "not finite"),
         (_elsewhere, "another number of weights"),
@@ -192,10 +192,10 @@ def _strange(pipeline: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_other_scale, "computes something else"),
+        (_other_scale, "computes something other"),
         (_strange, "other than scikit-learn's own"),
-        (lambda pipeline: pipeline.steps.pop(), "computes something else"),
-        (lambda pipeline: pipeline.steps.insert(1, ("more", StandardScaler())), "computes something else"),
+        (lambda pipeline: pipeline.steps.pop(), "computes something other"),
+        (lambda pipeline: pipeline.steps.insert(1, ("more", StandardScaler())), "computes something other"),
         (lambda pipeline: delattr(pipeline, "masquerade_"), "not a skops file of this program"),
         (lambda pipeline: setattr(pipeline, "masquerade_", "{}"), "does not say which run"),
     ],

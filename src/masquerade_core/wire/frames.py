@@ -69,7 +69,7 @@ WIRE_VERSION = 6
 RUN_BYTES = 16
 SEQ_BYTES = 4
 HASH_BYTES = 32
-"""Bytes of a hash in a tree over hellos (:mod:`masquerade_core.wire.merkle`)."""
+"""Bytes of a hash in a tree over hellos (``masquerade_core.wire.merkle``)."""
 
 LONGEST_PATH = 32 * HASH_BYTES
 """Bytes of the longest path in such a tree that is read."""
