@@ -103,6 +103,14 @@ def test_any_number_of_records_is_said_to_fit_or_not(home: Path, shell: Shell, t
             assert answer.code == code, (each, answer.err)
 
 
+def test_a_dotted_key_has_four_names_at_most() -> None:
+    """The parser would read it, in a time that grows with the square of its length."""
+    assert toml_of("a.b.c.d = 1", "x.toml") == {"a": {"b": {"c": {"d": 1}}}}
+    with pytest.raises(BadInput) as refused:
+        toml_of("\na.b.c.d.e = 1", "x.toml")
+    assert (LONGEST_KEY, "line 2" in refused.value.message) == (4, True)
+
+
 def test_the_good_study_is_good(home: Path, shell: Shell) -> None:
     """Else the test above would pass for a wrong reason."""
     assert shell("study", "check", home / "good.toml").code == 0
