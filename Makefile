@@ -49,7 +49,7 @@ check: $(CHECK) ## format, lint, types, import contracts, what a run loads, prot
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_closure.py tests/unit/test_structure.py tests/unit/test_no_protocol_is_named.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/house/test_closure.py tests/unit/house/test_structure.py tests/unit/protocols/test_no_protocol_is_named.py
 	$(BIN)/validate-pyproject pyproject.toml
 	$(BIN)/codespell
 

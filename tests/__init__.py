@@ -1,1 +1,6 @@
 """Tests of masquerade."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+"""The folder of the whole project."""

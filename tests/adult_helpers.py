@@ -11,7 +11,8 @@ import numpy as np
 from masquerade.codebook import split_levels
 from masquerade.own_table import read_own
 from masquerade_lab.originals import ADULT_COLUMNS
-from tests.pages import ROOT, Page
+from tests import ROOT
+from tests.pages import Page
 
 CODEBOOK = ROOT / "examples" / "adult" / "codebook.csv"
 

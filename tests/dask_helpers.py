@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
+
 HERE = "127.0.0.1"
 
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import ROOT
+
 __all__ = ["MODULES", "ROOT", "SOURCES", "Imports", "closure_of", "imports_in", "module_of", "modules_of"]
 
-ROOT = Path(__file__).parents[1]
 SOURCES = tuple(ROOT / name for name in ("src", "parties", "curator", "protocols"))
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import typer
 
 from masquerade.cli.app import app
-
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
 
 
 @dataclass(frozen=True)

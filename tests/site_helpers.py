@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 from masquerade_core.study_files import load_study
+from tests import ROOT
 from tests.face_helpers import Shell, records, write_csv
 from tests.host_helpers import free_port
-from tests.pages import ROOT, Page
+from tests.pages import Page
 
 PAGE = Page("docs/operations.md")
 UNIT = ROOT / "docs" / "masquerade-party@.service"

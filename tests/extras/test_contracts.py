@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import ROOT
+from tests import ROOT
 
 BIN = Path(sys.executable).parent
 PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]

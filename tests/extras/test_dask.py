@@ -18,7 +18,7 @@ from masquerade_host.store.policy import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from tests.dask_helpers import LocalDask, local_dask
 from tests.processes import Machines
-from tests.unit.test_sweeps import SEEDS, _data, _study
+from tests.unit.masquerade.test_sweeps import SEEDS, _data, _study
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -1,7 +1,6 @@
 """Exported models answer as `predict` does: ONNX runtime and scikit-learn's pipeline, on raw records."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,11 @@ from masquerade_core.errors import BadInput
 from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature, Study
 from masquerade_core.study_files import read_study_text
+from tests import ROOT
 from tests.export_helpers import Columns, model_for, model_of, records_for
 from tests.extras.exported import by_onnx, by_skops, side_by_side
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 STUDIES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.glob("*/*.toml"))
 AGREES = 1e-12
 

@@ -1,14 +1,14 @@
-"""More schedules of faults than tests/unit/test_faults.py has: a run ends with the model of a run without faults."""
+"""More schedules of faults than ``test_faults.py`` has: a run ends with the model of a run without faults."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.faulty import CHECKS, PLAYS
-from tests.unit.test_faults import SEEDS
+from tests.unit.host.faults.test_faults import SEEDS
 
 MORE = 200
-"""Schedules of each protocol, those of tests/unit/test_faults.py among them."""
+"""Schedules of each protocol, those of tests/unit/host/faults/test_faults.py among them."""
 _CHUNK = 25
 
 

@@ -13,7 +13,7 @@ from benchmarks.sums import Ring
 from masquerade_lab.audit import Finding, Gate
 from masquerade_lab.audit.plot import plot
 from tests.face_helpers import Shell
-from tests.unit.test_audit import _list, _response
+from tests.unit.lab.test_audit import _list, _response
 
 
 def test_the_audit_command_draws(

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from masquerade.estimators import DPGradientDescent
-from tests.unit.test_estimators import _frame, _public
-from tests.unit.test_predict import loaded
+from tests.unit.masquerade.test_estimators import _frame, _public
+from tests.unit.masquerade.test_predict import loaded
 
 
 def test_polars_and_pandas_frames_give_the_same_model() -> None:

@@ -25,10 +25,9 @@ from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, reproduce
 from masquerade_lab.reproduce.engine import drawing, files
 from masquerade_lab.reproduce.engine.report import Panel, Series
 from masquerade_lab.reproduce.engine.tasks import Kept, Runner, Standing, Task, decode, encode, one_after_another
-from tests import small_figure
+from tests import ROOT, small_figure
 from tests.face_helpers import Shell
 
-ROOT = Path(__file__).parents[2]
 CSV, CURVES, SVG, PNG, VALUES = (f"small-1{end}" for end in (".csv", "-curves.csv", ".svg", ".png", ".json"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_reproduction_pages import DRAW, HERE, STEMS
+from tests.unit.pages.test_reproduction_pages import DRAW, HERE, STEMS
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from tests.pages import ROOT, Page, every_command
+from tests import ROOT
+from tests.pages import Page, every_command
 
 
 def test_the_site_s_page_of_commands_has_every_command_and_option(monkeypatch: pytest.MonkeyPatch) -> None:

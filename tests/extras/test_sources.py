@@ -31,7 +31,7 @@ from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 from tests import postgres_server
 from tests.postgres_server import Server
-from tests.unit.test_data import STUDY
+from tests.unit.core.data.test_data import STUDY
 
 dbapi: Any = importlib.import_module("adbc_driver_postgresql.dbapi")
 N = 3_000

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import ROOT
+
 __all__ = ["FILE", "MUTANTS", "PACKAGES", "REPLACED", "ROOT", "Mutant", "place_of", "span_of"]
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("src", "parties", "curator", "protocols")
 FILE = Path(__file__).with_name("mutants.toml")
 

@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.mutants import MUTANTS, PACKAGES, ROOT, Mutant
+from tests import ROOT
+from tests.mutants import MUTANTS, PACKAGES, Mutant
 
 _SECONDS = 900  # where a mutant hangs, the limit of its test shows it long before
 _PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60", "--tb=line", "-W", "ignore")

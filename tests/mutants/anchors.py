@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.mutants import FILE, MUTANTS, PACKAGES, ROOT, Mutant, span_of
+from tests import ROOT
+from tests.mutants import FILE, MUTANTS, PACKAGES, Mutant, span_of
 
 __all__ = ["place_now"]
 

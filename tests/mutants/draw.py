@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants import ROOT
+from tests import ROOT
 
 __all__ = ["SEED", "Drawn", "changes", "draws", "statements"]
 

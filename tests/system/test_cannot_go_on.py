@@ -10,7 +10,7 @@ import pytest
 from masquerade_core.study import CHARLIE
 from tests.kills.test_random_kills import DESCENT
 from tests.processes import Machines
-from tests.unit.test_program import copied
+from tests.unit.host.process.test_program import copied
 
 
 @pytest.fixture

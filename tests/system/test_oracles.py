@@ -1,6 +1,6 @@
 """Runs between processes against oracles in the clear, which take the noise from copies of the participants' stores.
 
-:mod:`tests.oracle_cases` has the runs; ``tests/unit/test_between_processes.py`` has the few that ``make test`` runs.
+:mod:`tests.oracle_cases` has the runs; ``test_between_processes.py`` has the few that ``make test`` runs.
 """
 
 from __future__ import annotations

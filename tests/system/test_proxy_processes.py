@@ -9,7 +9,7 @@ import pytest
 
 from masquerade_core.study import CHARLIE
 from tests.processes import Machines
-from tests.unit.test_proxy import TinyProxy
+from tests.unit.host.transport.test_proxy import TinyProxy
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ a zero of a polynomial of degree 2 in uniform numbers (Schwartz and Zippel).
 
 *Time.* A party makes its contribution between a sum that Charlie told and the moment at which he has the answer. So the
 steps that a vector goes through, and the lengths of all numbers on the way, follow from the layout alone
-(``tests/unit/test_same_time.py`` measures it). This holds for arrays of 64-bit integers, in words of 64 bits or less.
+(``test_same_time.py`` measures it). This holds for arrays of 64-bit integers, in words of 64 bits or less.
 Longer words are Python's integers, whose arithmetic takes the longer the larger they are.
 
 The stream of a 32-byte key is the ChaCha20 key stream of RFC 8439 from block 1, with a nonce of zeros. Each key serves

@@ -3,7 +3,7 @@
 An exact sampler takes a tenth of a millisecond for a vector, and an audit of a thousand rounds needs millions of them.
 So this module draws the same distributions in floating point, rounded to the same grid, from an ordinary generator.
 Such noise serves audits alone: an audit depends on how much noise there is and on what, and not on its last bits. Tests
-of Kolmogorov and Smirnov compare the distributions with the samplers' (``tests/unit/test_audit.py``).
+of Kolmogorov and Smirnov compare the distributions with the samplers' (``tests/unit/lab/test_audit.py``).
 """
 
 from fractions import Fraction

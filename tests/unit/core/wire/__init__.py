@@ -1,0 +1,1 @@
+"""Tests of masquerade_core.wire."""

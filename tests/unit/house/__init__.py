@@ -1,0 +1,1 @@
+"""Tests of the project itself: structure, packaging and the list of mutants."""

@@ -1,0 +1,271 @@
+"""``masquerade data``: a file is checked before the day, and a corrected copy is made of it by public rules."""
+
+import csv
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from masquerade import cleaning
+from masquerade_core.data.examining import examine
+from masquerade_core.data.loading import load_csv
+from masquerade_core.data.records import are_held_back
+from masquerade_core.errors import BadInput
+from masquerade_core.study import Study
+from tests.face_helpers import Shell
+from tests.summary_helpers import as_summary
+from tests.unit.core.data.test_data import CANARY, GOOD, STUDY
+
+CLAMPS = STUDY.replace("[study]\n", '[study]\nout_of_bounds = "clamp"\n')
+WIDE = STUDY.replace("max = 40\n", "max = 4000\n")
+FILLS = STUDY.replace("max = 40\n", "max = 40\nmissing = 12\n")
+HEAD = "radius,comment,sex,diagnosis\n"
+REST = "".join(f"{i},x,{'fm'[i % 2]},{('benign', 'malignant')[i % 2]}\n" for i in range(20))
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+        return tmp_path / "s.toml"
+
+    return write
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        (tmp_path / "data.csv").write_text(text, encoding="utf-8")
+        return tmp_path / "data.csv"
+
+    return write
+
+
+Write = Callable[[str], Path]
+
+
+def test_a_clean_file_ends_with_0_and_says_so(shell: Shell, study: Write, file: Write) -> None:
+    answer = shell("data", "check", study(STUDY), file(GOOD))
+    assert answer.code == 0
+    assert "data.csv can be used" in answer.err
+    data = shell.json("data", "check", study(STUDY), file(GOOD)).data
+    assert data["faults"] == data["signs"] == data["unseen"] == []
+    assert (data["rule"], data["size"]) == ("refuse", "fits")
+
+
+def test_a_faulty_file_ends_with_4_and_all_of_it_is_said(shell: Shell, study: Write, file: Write) -> None:
+    text = HEAD + REST + f'{CANARY},x,f,benign\n?,x,F,benign\n"3,5",x,{CANARY},\n'
+    answer = shell.json("data", "check", study(STUDY), file(text))
+    assert answer.code == 4
+    assert answer.json["error_code"] == "bad_input"
+    found = [(f["column"], f["kind"], f["count"], f["first"], f["refused"]) for f in answer.data["faults"]]
+    assert found == [
+        ("radius", "missing_word", 1, [23], True),
+        ("radius", "decimal_comma", 1, [24], True),
+        ("radius", "outside", 1, [22], True),
+        ("sex", "level_alike", 1, [23], True),
+        ("sex", "level", 1, [24], True),
+        ("diagnosis", "label_empty", 1, [24], True),
+    ]
+    text_answer = shell("data", "check", study(STUDY), file(text))
+    assert text_answer.code == 4
+    for fault in answer.data["faults"]:
+        assert f"line {fault['first'][0]}: {fault['says']}" in " ".join(text_answer.err.split())
+    assert CANARY not in answer.out + text_answer.out + text_answer.err
+
+
+def test_what_a_study_repairs_is_said_with_what_becomes_of_it(shell: Shell, study: Write, file: Write) -> None:
+    text = HEAD + REST + "99,x,f,benign\n?,x,F,benign\n1,x,f,\n1,x\n"
+    answer = shell("data", "check", study(CLAMPS), file(text))
+    assert answer.code == 0
+    said = " ".join(answer.err.split())
+    for words in (
+        "line 22: column 'radius' has a value outside its public bounds, 0 to 40; it counts as the nearer bound",
+        "such as '?' or 'NA'; it counts as 20.0",
+        "differs from a level in capitals or blanks alone; it counts as 'f'",
+        "line 24: the label 'diagnosis' is empty; it counts as not 'malignant'",
+        "line 25 has 2 columns, but the first line has 4; all its cells count as missing",
+    ):
+        assert words in said
+    answer = shell("data", "check", study(FILLS), file(HEAD + REST + "?,x,f,benign\n"))
+    assert answer.code == 0
+    assert "it counts as 12.0" in " ".join(answer.err.split())
+
+
+def test_size_and_labels_that_no_record_has_are_said(shell: Shell, study: Write, file: Write) -> None:
+    few = shell("data", "check", study(STUDY), file(HEAD + "1,x,f,benign\n2,x,m,benign\n"))
+    assert few.code == 4
+    assert "data.csv has fewer records than the study's min_records, 3" in few.err
+    assert "no record has the label 'malignant', which is allowed" in few.err
+    classes = STUDY.replace('positive = "malignant"', 'classes = ["benign", "malignant", "rare"]')
+    assert examine(file(HEAD + REST), Study.parse(classes)).unseen == ("rare",)
+
+
+def test_a_protocol_that_counts_refuses_no_cell(shell: Shell, study: Write, file: Write, tmp_path: Path) -> None:
+    counting = as_summary(Study.parse(STUDY)).to_toml()
+    text = HEAD + REST + "?,x,F,\n"
+    answer = shell.json("data", "check", study(counting), file(text))
+    assert (answer.code, answer.data["rule"]) == (0, "count")
+    assert [fault["refused"] for fault in answer.data["faults"]] == [False, False, False]
+    assert shell("data", "clean", study(counting), file(text), tmp_path / "out.csv").code == 0
+    assert _cells(tmp_path / "out.csv")[-1] == ["?", "f", ""]
+
+
+# --- A corrected copy -------------------------------------------------------------
+
+
+def _cells(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as opened:
+        return list(csv.reader(opened))
+
+
+MENDED: dict[str, tuple[str, str, list[str], int]] = {
+    # name: (study, the last record, the copy's last record or nothing, how many are left out)
+    "decimal comma": (STUDY, '"3,5",x,f,benign', ["3.5", "f", "benign"], 0),
+    "decimal comma and thousands": (CLAMPS, '"1.003,5",x,f,benign', ["40.0", "f", "benign"], 0),
+    "thousands": (CLAMPS, '"1,000,000",x,f,benign', ["40.0", "f", "benign"], 0),
+    "which comma": (WIDE, '"1,234",x,f,benign', [], 1),
+    "blanks": (STUDY, " 3 ,x, f,benign ", ["3", "f", "benign"], 0),
+    "capitals": (STUDY, "3,x,F,Benign", ["3", "f", "benign"], 0),
+    "out of bounds, refused": (STUDY, "41,x,f,benign", [], 1),
+    "out of bounds, clamped": (CLAMPS, "-41,x,f,benign", ["0.0", "f", "benign"], 0),
+    "missing, refused": (STUDY, "?,x,f,benign", [], 1),
+    "missing, filled": (FILLS, "?,x,f,benign", ["12.0", "f", "benign"], 0),
+    "missing, clamped": (CLAMPS, "?,x,,benign", ["20.0", "f", "benign"], 0),
+    "text, where missing alone is filled": (FILLS, "abc,x,f,benign", [], 1),
+    "a date": (STUDY, "2026-01-02,x,f,benign", [], 1),
+    "a unit": (STUDY, "3 mg,x,f,benign", [], 1),
+    "an unknown level": (STUDY, "3,x,q,benign", [], 1),
+    "an unknown level, clamped": (CLAMPS, "3,x,q,benign", ["3", "f", "benign"], 0),
+    "no label": (STUDY, "3,x,f,", [], 1),
+    "no label, clamped": (CLAMPS, "3,x,f,", ["3", "f", ""], 0),
+    "a short line": (STUDY, "3,x", [], 1),
+    "a long line, clamped": (CLAMPS, "3,x,f,benign,5", [], 1),
+}
+
+
+@pytest.mark.parametrize("kind", MENDED)
+def test_each_rule_mends_what_it_may_and_leaves_out_the_rest(
+    kind: str, shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    text, record, expected, left_out = MENDED[kind]
+    dirty, out = file(f"{HEAD}{REST}{record}\n"), tmp_path / "out.csv"
+    answer = shell.json("data", "clean", study(text), dirty, out)
+    assert answer.code == 0
+    assert answer.data["left_out"] == left_out
+    assert sum(one["count"] for one in answer.data["mended"]) >= (1 if expected and "no label" not in kind else 0)
+    header, *records = _cells(out)
+    assert header == ["radius", "sex", "diagnosis"]
+    rest = [[line.split(",")[i] for i in (0, 2, 3)] for line in REST.splitlines()]
+    assert records == rest + ([expected] if expected else [])
+    assert shell("data", "check", study(text), out).code == 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.csv", "s.toml"]
+
+
+def test_a_copy_of_a_good_file_gives_the_same_records(study: Write, file: Write, tmp_path: Path) -> None:
+    for text in (STUDY, CLAMPS):
+        dirty = file(HEAD + REST + (f"{CANARY},x,q,malignant\n?,x,f,benign\n" if text is CLAMPS else ""))
+        out = tmp_path / f"{len(text)}.csv"
+        cleaned = cleaning.clean(dirty, Study.parse(text), out)
+        one, two = load_csv(dirty, Study.parse(text)), load_csv(out, Study.parse(text))
+        assert one.X.tobytes() == two.X.tobytes()
+        assert one.y.tobytes() == two.y.tobytes()
+        assert cleaned.kept == len(one.y)
+    study(STUDY)
+
+
+@pytest.mark.parametrize(
+    "faulty", [(0,), (137,), (999,), (3, 4, 500, 998), tuple(range(0, 1000, 7)), tuple(range(500, 1000))]
+)
+def test_records_that_are_left_out_change_the_side_of_no_other_but_the_last(
+    faulty: tuple[int, ...], study: Write, file: Write, tmp_path: Path
+) -> None:
+    text, records = WIDE, [f"{i},x,f,benign" for i in range(1000)]
+    study(text)
+    raw = are_held_back(1000, 0.2)
+    broken = [f"{i},x" if i % 2 else "?,x,f,benign" for i in range(1000)]
+    dirty = file(HEAD + "".join(f"{broken[i] if i in faulty else line}\n" for i, line in enumerate(records)))
+    cleaned = cleaning.clean(dirty, Study.parse(text), tmp_path / "out.csv")
+    order = [int(row[0]) for row in _cells(tmp_path / "out.csv")[1:]]
+    assert (cleaned.kept, cleaned.dropped) == (1000 - len(faulty), len(faulty))
+    assert sorted(order) == sorted(set(range(1000)) - set(faulty))
+    moved = [i for place, i in enumerate(order) if place != i]
+    assert len(moved) <= len(faulty)
+    assert all(i >= cleaned.kept for i in moved)
+    changed = [i for i, held in zip(order, are_held_back(len(order), 0.2), strict=True) if held != raw[i]]
+    assert set(changed) <= set(moved)
+
+
+def test_another_format_becomes_csv_with_the_study_s_columns(
+    shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    semicolons = (HEAD + REST).replace(",", ";").replace("radius", " Radius").replace("7;x", "7,25;x")
+    dirty = file("")
+    dirty.write_bytes(("sep=;\n" + semicolons).encode("utf-16"))
+    answer = shell.json("data", "clean", study(STUDY), dirty, tmp_path / "out.csv")
+    assert answer.code == 0
+    assert {sign["name"] for sign in answer.data["signs"]} == {"encoding", "sep_line", "separator", "column_alike"}
+    records = _cells(tmp_path / "out.csv")
+    assert records[0] == ["radius", "sex", "diagnosis"]
+    assert records[8] == ["7.25", "m", "malignant"]
+    assert len(records) == 21
+
+
+def test_points_are_not_trusted_where_commas_stand_before_decimals(
+    shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    dirty = file(HEAD + REST + '"3,5",x,f,benign\n"1,234",x,f,benign\n1.234,x,f,benign\n36.6,x,f,benign\n')
+    answer = shell.json("data", "clean", study(STUDY), dirty, tmp_path / "out.csv")
+    assert [one[0] for one in _cells(tmp_path / "out.csv")[-3:]] == ["3.5", "1.234", "36.6"]
+    assert answer.data["left_out"] == 1
+    assert [(one["kind"], one["first"]) for one in answer.data["reasons"]] == [("point", [24])]
+
+
+def test_what_no_rule_mends_writes_nothing(shell: Shell, study: Write, file: Write, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    for text, said in (
+        (HEAD + REST + f"1,x,f,{CANARY}\n", "more than two different values"),
+        ((HEAD + REST).replace("radius", "weight"), "no column 'radius'"),
+        ((HEAD + REST).replace("malignant", "yes"), "never 'malignant'"),
+        (HEAD, "no records"),
+        (HEAD + "?,x,f,benign\n", "no record that the public rules mend"),
+        ("", "is empty"),
+    ):
+        answer = shell("data", "clean", study(STUDY), file(text), out)
+        assert answer.code == 4
+        assert said in answer.err
+        assert CANARY not in answer.err
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "s.toml"]
+
+
+def test_a_file_that_is_there_is_never_overwritten(
+    study: Write, file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dirty, out, parsed = file(GOOD), tmp_path / "out.csv", Study.parse(STUDY)
+    out.write_text("mine", encoding="utf-8")
+    with pytest.raises(BadInput, match="exists already"):
+        cleaning.clean(dirty, parsed, out)
+    out.unlink()
+
+    def first(*args: object, **kwargs: object) -> object:
+        out.write_text("mine", encoding="utf-8")  # somebody else's, after we have looked
+        return examine(*args, **kwargs)  # type: ignore[arg-type]  # what the caller gave
+
+    monkeypatch.setattr(cleaning, "examine", first)
+    with pytest.raises(BadInput, match="exists already"):
+        cleaning.clean(dirty, parsed, out)
+    assert out.read_text(encoding="utf-8") == "mine"
+    with pytest.raises(BadInput, match="the copy is CSV"):
+        cleaning.clean(dirty, parsed, tmp_path / "out.parquet")
+    monkeypatch.undo()
+    with pytest.raises(BadInput, match="cannot be written"):
+        cleaning.clean(dirty, parsed, tmp_path / "none" / "out.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.csv"]
+    study(STUDY)

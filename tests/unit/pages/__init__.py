@@ -1,0 +1,1 @@
+"""Tests of the pages: figures, commands, links and paths in them."""
