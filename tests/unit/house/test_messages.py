@@ -1,0 +1,66 @@
+"""The table of messages: each text stands in its module, and each key is used by a test."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tests.messages import ENTRIES, pattern, raises, says
+
+_FOLDERS = (ROOT / "src", ROOT / "parties", ROOT / "curator", ROOT / "protocols")
+
+
+def _file(module: str) -> Path:
+    """Return the file of a module, or of a template that is named by its path below a package."""
+    name = module if "/" in module else module.replace(".", "/")
+    for folder in _FOLDERS:
+        for path in (folder / name, folder / f"{name}.py", folder / name / "__init__.py"):
+            if path.is_file():
+                return path
+    raise FileNotFoundError(f"tests/messages.toml has a section for {module}, which is no module and no template")
+
+
+@cache
+def _texts(path: Path) -> tuple[str, ...]:
+    """Return every string of a file, with ``{}`` for what is computed, and blanks instead of ends of lines."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return (" ".join(re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "{}", text).split()),)
+    return tuple(
+        " ".join(_joined(node).split())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+    )
+
+
+def _joined(node: ast.expr) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_joined(value) for value in node.values)
+    return str(node.value) if isinstance(node, ast.Constant) else "{}"
+
+
+@pytest.mark.parametrize(("module", "key", "text"), ENTRIES, ids=[key for _, key, _ in ENTRIES])
+def test_each_text_stands_in_its_module(module: str, key: str, text: str) -> None:
+    wanted = " ".join(text.split())
+    assert any(wanted in each for each in _texts(_file(module))), f"{module} does not say what {key} has"
+
+
+def test_a_key_stands_once_and_is_used() -> None:
+    keys = [key for _, key, _ in ENTRIES]
+    assert len(keys) == len(set(keys))
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    assert [key for key in keys if f'"{key}"' not in tests] == []
+
+
+def test_a_sentence_is_found_across_lines_and_with_its_values_only() -> None:
+    error = ValueError("p1 sent 'beat'\n  out of turn. While")
+    assert says(str(error), "out_of_turn", "p1", "'beat'", "")
+    assert says(str(error), "out_of_turn", ..., ..., "")
+    assert not says(str(error), "out_of_turn", "p2", "'beat'", "")
+    with raises(ValueError, "out_of_turn", "p1", ..., ...):
+        raise error
+    with pytest.raises(ValueError, match="3 places"):
+        pattern("out_of_turn", "p1")
