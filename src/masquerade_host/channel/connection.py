@@ -9,7 +9,7 @@ from enum import Enum
 from masquerade_core.errors import MasqueradeError, ProtocolViolation
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, two_contents
 from masquerade_host.channel.channel import CONNECTIONS, Channel
-from masquerade_host.session.states import End, HopEvent, JoinState, Turn, after, may_send, received, sending, turn_of
+from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
 from masquerade_host.transport.interface import Arrival
 
 __all__ = ["Contest", "Hop", "Whose"]
@@ -97,7 +97,7 @@ class Hop:
     name: str
     endpoint: Endpoint
     channel: Channel
-    state: JoinState = JoinState.IDLE
+    _state: HopState = field(default_factory=lambda: HopState(End.CHARLIE), init=False)
     hello: bytes | None = None
     box_key: bytes = b""
     unowned: ProtocolViolation | None = None
@@ -118,17 +118,22 @@ class Hop:
     contest: Contest | None = None
 
     @property
+    def state(self) -> JoinState:
+        """The state of Charlie's end."""
+        return self._state.now
+
+    @property
     def joined(self) -> bool:
         """Whether Charlie counts on this party: he holds its hello, and it is not away."""
         return self.state not in (JoinState.IDLE, JoinState.AWAY)
 
     def may_send(self, turn: Turn) -> bool:
         """Say whether Charlie may send this over the hop now."""
-        return may_send(End.CHARLIE, self.state, turn)
+        return self._state.may_send(turn)
 
     def say(self, turn: Turn) -> None:
         """Move the state on before Charlie sends this."""
-        self.state = sending(End.CHARLIE, self.state, turn)
+        self._state.send(turn)
 
     def seal(self, turn: Turn, body: bytes, *, type: str = "", source: str | None = None) -> bytes:  # noqa: A002
         """Move the state on, and make the frame; ``type`` and ``source`` as in :meth:`Endpoint.seal`."""
@@ -138,12 +143,11 @@ class Hop:
 
     def receive(self, turn: Turn) -> None:
         """Move the state on after a frame of the party; an illegal one is the party's fault."""
-        self.state = received(End.CHARLIE, self.state, turn, self.name)
+        self._state.receive(turn, self.name)
 
-    def note(self, event: HopEvent) -> JoinState:
-        """Move the state on after an event, and return it."""
-        self.state = after(End.CHARLIE, self.state, event)
-        return self.state
+    def note(self, event: HopEvent) -> None:
+        """Move the state on after an event."""
+        self._state.note(event)
 
     def turn_of_hello(self, frame: Frame, arrival: Arrival) -> Turn:
         """Return the turn of a frame of kind ``hello``, which depends on what came over this hop before.

@@ -362,7 +362,7 @@ class AdmittingSession(Session):
         A hop that this connection belongs to starts anew, and the other parties go on waiting.
         """
         if route == hop.route and not self._seated:
-            hop.state = JoinState.IDLE
+            hop.note(HopEvent.TURNED_AWAY)
             hop.forget_hello()
             self._observe("left", party=hop.name)
         if reason != "differs":  # a process with another study still answers with its fields

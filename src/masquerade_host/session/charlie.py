@@ -89,7 +89,7 @@ class CharlieSession(AdmittingSession):
         except (ProtocolViolation, RunFailed, DeadlinePassed) as error:
             if self.over:  # the party was told the end before, and its end counts for itself alone
                 if arrival.route == hop.route:
-                    hop.state = JoinState.ENDED
+                    hop.note(HopEvent.FAULT)
             elif isinstance(error, (ProtocolViolation, StateCopied)):
                 self._lose(hop, error)
             else:  # Charlie's own trouble, such as a full disk
@@ -421,9 +421,11 @@ class CharlieSession(AdmittingSession):
             self.open()
         body = pack_abort(abort, self.everybody)
         for arrival in self._out.arrivals():
+            if arrival.name not in self._untold:
+                continue
             hop = self._hops[arrival.name]
-            hop.state = JoinState.SEATED
-            if arrival.name in self._untold and self._out.tell(arrival.route, hop.seal(Turn.ABORT, body)):
+            hop.note(HopEvent.GIVE_UP)
+            if self._out.tell(arrival.route, hop.seal(Turn.ABORT, body)):
                 self._untold.remove(arrival.name)
         return not self._untold
 

@@ -58,7 +58,7 @@ from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, He
 from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Held, Standing, Standings
 from masquerade_host.session.rosters import box_keys_of
 from masquerade_host.session.session import Session
-from masquerade_host.session.states import End, HopEvent, JoinState, Turn, after, may_send, received, sending, turn_of
+from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
 from masquerade_host.session.transcript_agreement import BroadcastLog, check_all_closed
 from masquerade_host.store.journal import Entry, digest_of
 from masquerade_host.store.keyfiles import Keys
@@ -269,7 +269,7 @@ class SeatingSession(HoldingSession):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._state = JoinState.IDLE
+        self._state = HopState(End.PARTY)
         signing, curator = self._keys.signing, self.study.curator
         self._endpoint = Endpoint(self.me, self.study_id, signing, {CHARLIE: curator.key.sign})
         self._hello = b""
@@ -315,7 +315,7 @@ class SeatingSession(HoldingSession):
     def _check_roster_is_whole(self, turn: Turn, frame: Frame) -> None:
         """Check that Charlie says nothing else that counts before this party has the hellos that it is shown."""
         waits = self._shown is not None and not self._shown.keys
-        if frame.numbered and self._state is JoinState.SEATED and waits != (turn is Turn.HELLOS):
+        if frame.numbered and self._state.now is JoinState.SEATED and waits != (turn is Turn.HELLOS):
             due = "allowed are the hellos that this party is shown" if waits else "it was shown all its hellos before"
             raise ProtocolViolation(f"{CHARLIE} sent {turn.words!r} out of turn; {due}", peer=CHARLIE)
 
@@ -508,7 +508,7 @@ class PartySession(SeatingSession):
         self.steps.note("sent", CHARLIE, "hello", digest_of(self._hello))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
-        self._state = after(End.PARTY, self._state, HopEvent.JOIN)
+        self._state.note(HopEvent.JOIN)
         self._channel.connection = first_connection()
         self._knock(self._clock())
 
@@ -543,11 +543,11 @@ class PartySession(SeatingSession):
         self._wait.begin(self._clock())
 
     def _may_send(self, turn: Turn) -> bool:
-        return self._link is not None and may_send(End.PARTY, self._state, turn)
+        return self._link is not None and self._state.may_send(turn)
 
     def _seal(self, turn: Turn, body: bytes, *, type: str = "", to: str | None = None) -> bytes:  # noqa: A002
         """Move the state on, and make the frame; ``type`` and ``to`` as in :meth:`Endpoint.seal`."""
-        self._state = sending(End.PARTY, self._state, turn)
+        self._state.send(turn)
         kind: Kind = "hello" if turn is Turn.FIELDS else turn.value
         data = self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
         self.kept.add(self.me, type, data)
@@ -581,22 +581,23 @@ class PartySession(SeatingSession):
         self._dialing.note(event, now)
         if event is ConnectionEvent.UNRESOLVED:
             self._observe("unresolved", address=self.study.address)
-        if event is ConnectionEvent.CONNECTED and self._state.has_roster:
+        if event is ConnectionEvent.CONNECTED and self._state.now.has_roster:
             self._observe("reconnected", address=self.study.address)
             self._beat()
             self.closed = self.over
         if event is ConnectionEvent.LOST:
-            was, self._state = self._state, after(End.PARTY, self._state, HopEvent.LOST)
+            was = self._state.now
+            self._state.note(HopEvent.LOST)
             self._channel.break_off()
             self._next_notice = now + _NOTICE
-            if self._state is JoinState.KNOCKING and was is not JoinState.KNOCKING:
+            if self._state.now is JoinState.KNOCKING and was is not JoinState.KNOCKING:
                 self._knock(now)  # before the roster everything is said again
             self._observe("cut_off", address=self.study.address)
 
     def _reopen(self) -> None:
         self._dialing.reopen_at = None
         if self._link is not None:
-            self._state = after(End.PARTY, self._state, HopEvent.LOST)  # again: a late beat says nothing of the next
+            self._state.note(HopEvent.LOST)  # again: a late beat says nothing of the next
             self._channel.break_off()
             self._channel.connection += 1
             self._next_hello = 0.0
@@ -607,10 +608,10 @@ class PartySession(SeatingSession):
             raise ProtocolViolation(
                 f"{CHARLIE} sent a message of several parts; allowed is one frame a message", peer=CHARLIE
             )
-        frame = self._endpoint.open(CHARLIE, data, any_run=self._state is JoinState.KNOCKING, numbered=False)
+        frame = self._endpoint.open(CHARLIE, data, any_run=self._state.now is JoinState.KNOCKING, numbered=False)
         turn = turn_of(frame)
         if turn is Turn.REFUSAL:
-            seated = self._state.has_roster
+            seated = self._state.now.has_roster
             self._receive(Turn.REFUSAL)
             raise self._refused(decode(Refusal, frame.body, CHARLIE), seated=seated)
         if not frame.own:
@@ -624,7 +625,7 @@ class PartySession(SeatingSession):
                 return  # it arrived before
             self._accepted(self._channel, frame)
             self._wait.sign(now)
-        if self._state is JoinState.KNOCKING:
+        if self._state.now is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
             self._wait.begin(now)
         if frame.kind == "message":
@@ -635,7 +636,7 @@ class PartySession(SeatingSession):
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
-        self._state = received(End.PARTY, self._state, turn, CHARLIE, suspects)
+        self._state.receive(turn, CHARLIE, suspects)
 
     def _handle(self, turn: Turn, frame: Frame) -> None:
         self._check_roster_is_whole(turn, frame)
@@ -678,7 +679,7 @@ class PartySession(SeatingSession):
                 peer=CHARLIE,
             )
         # Before the roster nobody can have sealed. After it, the source may have, too late.
-        self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.has_roster else ())
+        self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.now.has_roster else ())
 
     def _refused(self, refusal: Refusal, *, seated: bool) -> MasqueradeError:
         if refusal.reason == "differs" and refusal.version == self.version and not seated:
@@ -712,9 +713,9 @@ class PartySession(SeatingSession):
             self.closed = True  # he has left without it
         if self._dialing.reopen_at is not None and now >= self._dialing.reopen_at:
             self._reopen()
-        if self._state is JoinState.KNOCKING:
+        if self._state.now is JoinState.KNOCKING:
             if self._dialing.connected and now >= self._next_hello:
-                self._state = sending(End.PARTY, self._state, Turn.HELLO)
+                self._state.send(Turn.HELLO)
                 self._next_hello = now + RETRY_EVERY
                 self.stats.count(len(self._hello))
                 self._commit()  # the key in it must outlive this process
@@ -725,18 +726,18 @@ class PartySession(SeatingSession):
             raise silent(self.deadline, connected=self._dialing.connected)
         if not self._dialing.connected and now >= self._next_notice:
             self._next_notice = now + _NOTICES
-            heard = self._since if self._state is JoinState.KNOCKING else self._heard
+            heard = self._since if self._state.now is JoinState.KNOCKING else self._heard
             self._observe("unreachable", address=self.study.address, left=round(self.deadline - (now - heard)))
 
     def missing(self) -> tuple[str, ...]:
         """Return whom this party waits for: for the roster, for hellos and for the last frame it is Charlie."""
-        waits = self._state in (JoinState.HEARD, JoinState.DONE)
+        waits = self._state.now in (JoinState.HEARD, JoinState.DONE)
         return (CHARLIE,) if waits else super().missing()
 
     def _check_dues(self, now: float) -> None:
         if not (missing := self.missing()):
             return
-        turns = self.allowance.forecast.turns if self._state.has_roster else self.study.K
+        turns = self.allowance.forecast.turns if self._state.now.has_roster else self.study.K
         if self._wait.stands_still(now) or self._wait.lasts(now, turns):
             # A sealed message comes through Charlie's hands: its source may not have sent it, or he may keep it.
             raise self._late((CHARLIE,) if CHARLIE in missing else ())
@@ -789,7 +790,7 @@ class PartySession(SeatingSession):
             self._reopen()
         if not self._dialing.connected:
             return False
-        self._state = JoinState.SEATED
+        self._state.note(HopEvent.GIVE_UP)
         self.say_abort(abort)
         return True
 

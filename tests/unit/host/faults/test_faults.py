@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -230,7 +231,7 @@ def _is_answered_by_a_late_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     reopen = PartySession._reopen
 
     def still_heard(self: PartySession) -> None:
-        state = self._state
+        state = copy.copy(self._state)
         reopen(self)
         self._state = state
 
