@@ -779,6 +779,8 @@ class PartySession(SeatingSession):
 
     def part(self, run: bytes, abort: Abort) -> bool:
         """Tell Charlie over a new connection, once it is there."""
+        if self._state.now is JoinState.ENDED:
+            return True  # he was told
         if self._endpoint.run == self.study_id:
             self._endpoint.begin(run)
         if self._link is None:
