@@ -21,9 +21,9 @@ from masquerade_core.seat import Join, Receive
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Frame
-from masquerade_host.channel.connection import Hop
 from masquerade_host.session import rosters
 from masquerade_host.session.admission import AdmittingSession
+from masquerade_host.session.hop import Hop
 from masquerade_host.session.party import PartySession
 from masquerade_host.session.session import Session
 from masquerade_protocols.blocks.layouts import as_words

@@ -20,10 +20,10 @@ from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame, Kind, run_
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
 from masquerade_host.channel.channel import MAX_KEPT, Channel
-from masquerade_host.channel.connection import Contest, Hop, Whose
 from masquerade_host.faults.evidence import seen_in
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
+from masquerade_host.session.hop import Contest, Hop, Whose
 from masquerade_host.session.large_rosters import Shower, check_size
 from masquerade_host.session.messages import Fields, Hello, Refusal, RefusalReason, read_beat
 from masquerade_host.session.rollback_check import ASK, Ask, padded
@@ -70,7 +70,7 @@ class AdmittingSession(Session):
         self._link: CharlieLink | None = None
         signers = {party.name: party.key.sign for party in study.parties}
         self._endpoint = Endpoint(CHARLIE, self.study_id, keys.signing, signers)
-        self._hops = {name: Hop(name, self._endpoint, self._channel_to(name)) for name in self.names}
+        self._hops = {name: Hop(name, self._endpoint, self._new_channel(name)) for name in self.names}
         self._told = BroadcastLog()
         self._coin = b""
         self._joins: Join | None = None
@@ -79,12 +79,11 @@ class AdmittingSession(Session):
         self._verdict: Abort | None = None
         self._fault: ProtocolViolation | None = None
 
-    def _channel_to(self, name: str) -> Channel:
+    def _new_channel(self, name: str) -> Channel:
         return Channel(name, lambda data: self._out.send(name, data))
 
-    @property
-    def _channels(self) -> tuple[Channel, ...]:
-        return tuple(hop.channel for hop in self._hops.values())
+    def _channel_to(self, name: str) -> Channel:
+        return self._hops[name].channel
 
     @property
     def link(self) -> CharlieLink | None:
@@ -129,7 +128,7 @@ class AdmittingSession(Session):
             return
         if hop.channel.all_acknowledged:
             hop.moved = self._clock()
-        self._outgo(hop.channel, data)
+        self._commits.put(hop.channel, data)
 
     def _too_much(self, hop: Hop) -> MasqueradeError:
         return RunFailed(
@@ -196,7 +195,7 @@ class AdmittingSession(Session):
             if not self._endpoint.count(hop.name, frame):
                 return  # it arrived before
             hop.beside(frame)
-            self._accepted(hop.channel, frame)
+            self._commits.accepted(hop.channel, frame)
             hop.moved = now
             self._moves += 1
         self._handle(hop, frame, arrival.data)
@@ -354,7 +353,7 @@ class AdmittingSession(Session):
         self._move(hop, route)
         hop.heard = now
         self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.channel)))
-        self._confirm(hop.channel, 0)
+        self._commits.confirm(hop.channel, 0)
 
     def _turn_away(self, hop: Hop, route: bytes, reason: RefusalReason, now: float, version: str = "") -> None:
         """Refuse a connection, and tell the other end why; one answer a second for each party.

@@ -2,7 +2,7 @@
 
 A *sealed message* goes from party to party: Charlie passes its sealed box on and cannot open it. How parties come in
 before is in :mod:`masquerade_host.session.admission`. Each party's hop has a state of its own, kept by
-:class:`~masquerade_host.channel.connection.Hop` and ruled by the table in :mod:`masquerade_host.session.states`.
+:class:`~masquerade_host.session.hop.Hop` and ruled by the table in :mod:`masquerade_host.session.states`.
 """
 
 import math
@@ -19,11 +19,11 @@ from masquerade_core.wire.frames import Frame, split_boxes
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
 from masquerade_host.channel.channel import MAX_KEPT
-from masquerade_host.channel.connection import Hop
 from masquerade_host.faults.aborts import LONG, check_abort, heard, refuted, unanswered, whom_all_wait_for
 from masquerade_host.faults.evidence import judged, seen_in
 from masquerade_host.process.progress import Relayed
 from masquerade_host.session.admission import AdmittingSession
+from masquerade_host.session.hop import Hop
 from masquerade_host.session.messages import AllClosed, Closed, read_beat
 from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.session.states import HopEvent, JoinState, Turn
@@ -59,7 +59,7 @@ class CharlieSession(AdmittingSession):
     # --- The role's side ------------------------------------------------------
 
     def _send(self, effect: Send, due: Sequence[Release]) -> None:
-        self._owed += due
+        self._commits.owe(due)
         if effect.broadcast:
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return
@@ -137,7 +137,7 @@ class CharlieSession(AdmittingSession):
         if first:
             self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.channel)))
         before = hop.channel.acknowledged
-        self._acknowledged(hop.channel, beat.got)
+        self._commits.acknowledged(hop.channel, beat.got)
         if hop.channel.acknowledged > before:
             hop.moved = self._clock()
             self._moves += hop.channel.all_acknowledged  # it holds all that its next frame follows from

@@ -53,7 +53,7 @@ from masquerade_host.faults.aborts import Known, heard, suspects_of
 from masquerade_host.faults.evidence import judged, seen_in
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
-from masquerade_host.session.journaling import Debits
+from masquerade_host.session.commits import Debits
 from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Hello, Hellos, Refusal, Roster, read_beat
 from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Held, Standing, Standings
 from masquerade_host.session.rosters import box_keys_of
@@ -477,9 +477,8 @@ class PartySession(SeatingSession):
         self._heard = 0.0
         self._next_notice = 0.0
 
-    @property
-    def _channels(self) -> tuple[Channel, ...]:
-        return (self._channel,)
+    def _channel_to(self, _name: str) -> Channel:
+        return self._channel
 
     def _transmit(self, data: bytes) -> None:
         if self._link is not None:
@@ -521,7 +520,7 @@ class PartySession(SeatingSession):
         self._hold(lambda: self._send_now(effect, due))
 
     def _send_now(self, effect: Send, due: Sequence[Release]) -> None:
-        self._owed += due
+        self._commits.owe(due)
         if effect.kind == "sealed":
             self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
@@ -561,7 +560,7 @@ class PartySession(SeatingSession):
                 "see whether the network to him works, and start the run again",
             )
         self.transcript.sent(CHARLIE, data)
-        self._outgo(self._channel, data)
+        self._commits.put(self._channel, data)
 
     # --- The wire's side ------------------------------------------------------
 
@@ -623,7 +622,7 @@ class PartySession(SeatingSession):
         if frame.numbered:
             if not self._endpoint.count(CHARLIE, frame):
                 return  # it arrived before
-            self._accepted(self._channel, frame)
+            self._commits.accepted(self._channel, frame)
             self._wait.sign(now)
         if self._state.now is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
@@ -667,7 +666,7 @@ class PartySession(SeatingSession):
 
     def _hear_beat(self, beat: Beat) -> None:
         before = self._channel.acknowledged
-        self._acknowledged(self._channel, beat.got)
+        self._commits.acknowledged(self._channel, beat.got)
         if beat.moves > self._moves or self._channel.acknowledged > before:
             self._wait.sign(self._clock())
         self._moves = max(self._moves, beat.moves)
@@ -718,7 +717,7 @@ class PartySession(SeatingSession):
                 self._state.send(Turn.HELLO)
                 self._next_hello = now + RETRY_EVERY
                 self.stats.count(len(self._hello))
-                self._commit()  # the key in it must outlive this process
+                self._commits.commit()  # the key in it must outlive this process
                 self._transmit(self._hello)
             if now - self._since > self.deadline:
                 raise unanswered(self.study, self.deadline, met=self._dialing.met)
