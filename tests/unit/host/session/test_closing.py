@@ -142,7 +142,7 @@ def test_two_parties_that_were_told_different_sums_both_keep_no_result(
 def test_the_attack_succeeds_where_nobody_compares(seated: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
     unchecked(monkeypatch)
-    monkeypatch.setattr(party, "check_all_closed", lambda *_arguments: None)
+    monkeypatch.setattr(party, "check_closing", lambda *_arguments: None)
     telling(seated, "p1", b"sum", b"another sum")
     hears_all(seated)
     all_finish(seated)

@@ -18,7 +18,7 @@ from masquerade_host.channel.channel import Channel
 from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.commits import Commits
-from masquerade_host.session.party import HoldingSession
+from masquerade_host.session.party import PartySession
 from masquerade_host.session.rollback_check import ANSWER, Ask, Standing, Standings
 from masquerade_host.session.states import Turn
 from masquerade_host.store.journal import Entry
@@ -115,7 +115,7 @@ def test_the_question_and_the_ledger_each_stop_a_rollback_and_nothing_else_does(
 ) -> None:
     """Without both, a Charlie who helps has two noisy answers under one label, for the price of one."""
     if not question:
-        monkeypatch.setattr(HoldingSession, "resumed", lambda _self, _nonce: None)
+        monkeypatch.setattr(PartySession, "resumed", lambda _self, _nonce: None)
     if not ledger:
         monkeypatch.setattr(Commits, "check_ledger", lambda _self, _run: None)
     run = rolled_back(world, copied_ledger=False)

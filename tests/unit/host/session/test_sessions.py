@@ -344,7 +344,7 @@ def test_a_party_that_is_started_twice_before_the_roster_ends_nobodys_run(wired:
         data = first._endpoint.seal(CHARLIE, kind, body)  # type: ignore[arg-type]
         wired.link.inbox.append(Arrival("p1", route, data))
         wired.pump(1)
-    wired.link.inbox.append(Arrival("p1", route, first._hello))
+    wired.link.inbox.append(Arrival("p1", route, first._seating.hello))
     wired.pump(2)
     assert wired.link.routes["p1"] == wired.routes["p1"]
     if not complete:
@@ -643,7 +643,7 @@ def test_a_dropped_frame(seated: Wired) -> None:
 def test_a_replayed_hello(seated: Wired) -> None:
     seated.say("p1")
     seated.pump(1)
-    hand(seated, "p1", seated.parties["p1"]._hello)
+    hand(seated, "p1", seated.parties["p1"]._seating.hello)
     violated(seated)
 
 
