@@ -12,8 +12,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.messages import PARTIES as FOR_ALL
-from masquerade_host.session import admission, party
-from masquerade_host.session.admission import AdmittingSession
+from masquerade_host.session import party
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.messages import AllClosed, Closed, Roster
 from masquerade_host.session.transcript_agreement import BroadcastLog
@@ -155,9 +154,9 @@ def test_a_run_over_sockets_in_which_one_party_is_told_something_else_returns_no
 ) -> None:
     world = World.new(3)
     unchecked(monkeypatch)
-    put = AdmittingSession._put
+    put = CharlieSession._put
 
-    def lie(self: AdmittingSession, name: str, data: bytes, **counted: bool) -> None:
+    def lie(self: CharlieSession, name: str, data: bytes, **counted: bool) -> None:
         fields = header(data)
         if name == "p1" and fields[TYPE] == "All":
             coins = dict(msgpack.unpackb(fields[BODY]))["coins"]
@@ -166,7 +165,7 @@ def test_a_run_over_sockets_in_which_one_party_is_told_something_else_returns_no
             data = world.keys[CHARLIE].signing.sign(signed) + signed
         put(self, name, data, **counted)
 
-    monkeypatch.setattr(admission.AdmittingSession, "_put", lie)
+    monkeypatch.setattr(CharlieSession, "_put", lie)
 
     async def believes(seat: Any) -> bytes:
         from tests.host_helpers import All, Hi, Reply, Secret
