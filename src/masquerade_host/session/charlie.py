@@ -19,13 +19,14 @@ from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id, split_box
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
 from masquerade_host.channel.channel import MAX_KEPT, Channel
-from masquerade_host.faults.aborts import LONG, check_abort, heard, refuted, unanswered, whom_all_wait_for
+from masquerade_host.faults.aborts import LONG, check_abort, heard, refuted, unanswered
 from masquerade_host.faults.evidence import judged, seen_in
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, Relayed, quiet
 from masquerade_host.session.admission import Admission
 from masquerade_host.session.hop import Hop, Hops
 from masquerade_host.session.large_rosters import Shower, check_size
+from masquerade_host.session.lateness import Lateness
 from masquerade_host.session.messages import AllClosed, Closed, read_beat
 from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.session.session import Session
@@ -92,6 +93,7 @@ class CharlieSession(Session):
             beat_for=self._beat_for,
             came=self._came,
         )
+        self._lateness = Lateness(self._hops, self.allowance)
         self._told = BroadcastLog()
         self._coin = b""  # draws everybody's neighbours
         self._joins: Join | None = None
@@ -482,37 +484,11 @@ class CharlieSession(Session):
         missing = self.missing()
         if missing and self._wait.lasts(now, self.allowance.forecast.turns):
             raise self._late(())
-        late, named = self._late_ones(missing, now)
+        late, named = self._lateness.find(missing, missing, self._wait.began, now)
         for name in named:
             self._lose(self._hops[name], self._late(named))
         if late and not named:
             raise self._late(())
-
-    def _late_ones(self, missing: Collection[str], now: float, share: float = 1.0) -> tuple[set[str], tuple[str, ...]]:
-        """Return who is out of time of those for whom others wait, beginning with ``missing``; and who is named for it.
-
-        Parameters
-        ----------
-        missing : collection of str
-        now : float
-        share : float
-            The part of its time that a late participant has used up.
-        """
-        late = {hop.name for hop in self._hops.there if missing and self._is_late(hop, now, share)}
-        if not late:
-            return late, ()
-        waits = {hop.name: tuple(name for name in hop.waits_for if name != CHARLIE) for hop in self._hops.there}
-        late &= whom_all_wait_for(missing, waits)
-        # A party that says that another owes it something may be right. And one that says that it waits for Charlie
-        # alone owes him nothing that he knows of, unless his role waits for it.
-        own = self.missing()
-        sure = {name for name in late if not waits[name] and (name in own or not self._hops[name].waits_for)}
-        return late, tuple(name for name in self.names if name in sure)
-
-    def _is_late(self, hop: Hop, now: float, share: float) -> bool:
-        """Say whether a party's next frame is out of time, or its word that it has what it was sent."""
-        allowed = self.allowance.frame if hop.channel.all_acknowledged else self.allowance.delivery
-        return now - max(hop.moved, self._wait.began) > share * allowed
 
     def _look_who_is_silent(self, now: float) -> None:
         limit = self.deadline
@@ -559,7 +535,7 @@ class CharlieSession(Session):
         claimed = abort.blamed or tuple(hop.waits_for)
         said = bool(claimed) and all(now - hop.waits_for.get(name, now) >= long for name in claimed)
         own = self.missing()
-        late, named = self._late_ones(own or tuple(hop.waits_for), now, LONG)
+        late, named = self._lateness.find(own or tuple(hop.waits_for), own, self._wait.began, now, LONG)
         if not said and not (own and late):
             self._verdict = Abort(reason="left", blamed=(me,), by=CHARLIE)
             return refuted(me, f"{me} has not said for so long that it waits for them", data)
