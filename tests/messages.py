@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
     from _pytest.raises import RaisesExc
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 PATH = ROOT / "tests" / "messages.toml"
 
@@ -59,8 +61,8 @@ def _loose(text: str) -> str:
 
 
 def raises(
-    error: type[BaseException] | tuple[type[BaseException], ...], key: str, *values: object | EllipsisType
-) -> RaisesExc[BaseException]:
+    error: type[_Error] | tuple[type[_Error], ...], key: str, *values: object | EllipsisType
+) -> RaisesExc[_Error]:
     """Expect an error of this class that says this sentence; use it as ``pytest.raises``."""
     return pytest.raises(error, match=pattern(key, *values))
 

@@ -25,7 +25,10 @@ def _file(module: str) -> Path:
 
 @cache
 def _texts(path: Path) -> tuple[str, ...]:
-    """Return every string of a file, with ``{}`` for what is computed, and blanks instead of ends of lines."""
+    """Return every string of a file, with ``{}`` for what is computed, and blanks instead of ends of lines.
+
+    What is computed stands in an f-string, or has a name in a text that ``format`` fills in, such as ``{rounds:,}``.
+    """
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return (" ".join(re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "{}", text).split()),)
@@ -39,7 +42,7 @@ def _texts(path: Path) -> tuple[str, ...]:
 def _joined(node: ast.expr) -> str:
     if isinstance(node, ast.JoinedStr):
         return "".join(_joined(value) for value in node.values)
-    return str(node.value) if isinstance(node, ast.Constant) else "{}"
+    return re.sub(r"\{[a-z]\w*(:[^{}]*)?\}", "{}", str(node.value)) if isinstance(node, ast.Constant) else "{}"
 
 
 @pytest.mark.parametrize(("module", "key", "text"), ENTRIES, ids=[key for _, key, _ in ENTRIES])
