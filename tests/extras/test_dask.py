@@ -17,6 +17,7 @@ from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.policy import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from tests.dask_helpers import LocalDask, local_dask
+from tests.messages import raises
 from tests.processes import Machines
 from tests.unit.masquerade.test_sweeps import SEEDS, _data, _study
 
@@ -87,5 +88,5 @@ def test_a_scheduler_that_others_can_reach_is_refused_before_anything_is_sent(ma
 
 
 def test_a_scheduler_that_does_not_answer_is_refused_before_anything_is_computed() -> None:
-    with pytest.raises(BadInput, match="no Dask scheduler answers"):
+    with raises(BadInput, "no_scheduler", ...):
         masquerade.simulate_many(_study(), _data(), SEEDS, dask="127.0.0.1:9")

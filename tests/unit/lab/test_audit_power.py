@@ -37,6 +37,7 @@ from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation.public import joint_noise_of
 from tests.face_helpers import Shell
+from tests.messages import raises
 from tests.pages import Page
 
 _Array = NDArray[np.float64]
@@ -342,7 +343,7 @@ def test_how_many_runs_are_enough_follows_from_the_privacy_target() -> None:
 
 
 def test_runs_that_cannot_refute_a_target_are_refused_with_the_number_that_can() -> None:
-    with pytest.raises(BadInput, match="so they cannot refute it") as refused:
+    with raises(BadInput, "cannot_refute", ..., ..., ...) as refused:
         check_runs(_own(epsilon=4.0), 400)
     number = int(str(refused.value.hint).split("--runs ")[1].split()[0])
     check_runs(_own(epsilon=4.0), number)

@@ -26,6 +26,7 @@ from masquerade_lab.reproduce.dp_whitened_runs import Found, draw_shares, learn_
 from masquerade_lab.reproduce.engine.tasks import one_after_another
 from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 from tests.adult_helpers import official, write_adult
+from tests.messages import raises
 
 _Array = NDArray[np.float64]
 
@@ -261,10 +262,15 @@ def test_each_set_is_read_and_no_column_of_the_outcome_is_among_its_coordinates(
 
 
 def test_a_directory_without_any_of_the_folders_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has none of the folders adult, a9a, kddcup99") as caught:
+    with raises(
+        BadInput,
+        "none_of_the_folders",
+        ...,
+        "adult, a9a, kddcup99, breast-cancer-wisconsin, creditcard-balanced946, uci-har-time265, bank-marketing",
+    ) as caught:
         reproduce("dp-whitened", data=tmp_path)
     assert "at least one of these folders" in (caught.value.hint or "")
-    with pytest.raises(BadInput, match="needs real data"):
+    with raises(BadInput, "needs_real_data", ..., ...):
         reproduce("dp-whitened")
 
 

@@ -34,6 +34,7 @@ from masquerade_lab.reproduce.hamm_runs import (
     shuffled,
     tight_sensitivity,
 )
+from tests.messages import raises
 from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]
@@ -326,9 +327,9 @@ def test_the_numbers_do_not_depend_on_the_order_of_the_tasks(small: Path) -> Non
 
 def test_too_few_records_or_none_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hamm, "_PARTIES", 40)
-    with pytest.raises(BadInput, match="300 records of 12 features; at least 320 of 10"):
+    with raises(BadInput, "too_small_for_figure", 300, 12, 320, 10):
         reproduce("hamm-2016", "2", data=small)
-    with pytest.raises(BadInput, match="real data"):
+    with raises(BadInput, "needs_real_data", ..., ...):
         reproduce("hamm-2016", "2")
-    with pytest.raises(BadInput, match="UCI Human Activity"):
+    with raises(BadInput, "part_of_original", ..., ..., "UCI Human Activity Recognition Using Smartphones"):
         reproduce("hamm-2016", "2", data=small / "nowhere")

@@ -22,6 +22,7 @@ from masquerade_lab.reproduce.engine.judging import Mean
 from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
 from masquerade_lab.reproduce.pathak import CURVES, HALF, Records, Setting
 from tests import pathak_oracle
+from tests.messages import raises
 
 _Array = NDArray[np.float64]
 
@@ -326,6 +327,6 @@ def test_a_panel_has_the_paper_s_axes_and_its_curves_are_the_rows(report: Report
 
 
 def test_figure_2_needs_the_data() -> None:
-    with pytest.raises(BadInput, match="figure 2 of pathak-2010 needs real data") as refused:
+    with raises(BadInput, "needs_real_data", 2, "pathak-2010") as refused:
         reproduce("pathak-2010")
     assert "a9a and a9a.t" in str(refused.value.hint)

@@ -14,6 +14,7 @@ from masquerade_core.data.records import are_held_back
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from tests.face_helpers import Shell
+from tests.messages import raises
 from tests.summary_helpers import as_summary
 from tests.unit.core.data.test_data import CANARY, GOOD, STUDY
 
@@ -250,7 +251,7 @@ def test_a_file_that_is_there_is_never_overwritten(
 ) -> None:
     dirty, out, parsed = file(GOOD), tmp_path / "out.csv", Study.parse(STUDY)
     out.write_text("mine", encoding="utf-8")
-    with pytest.raises(BadInput, match="exists already"):
+    with raises(BadInput, "copy_not_overwritten", ...):
         cleaning.clean(dirty, parsed, out)
     out.unlink()
 
@@ -259,13 +260,13 @@ def test_a_file_that_is_there_is_never_overwritten(
         return examine(*args, **kwargs)  # type: ignore[arg-type]  # what the caller gave
 
     monkeypatch.setattr(cleaning, "examine", first)
-    with pytest.raises(BadInput, match="exists already"):
+    with raises(BadInput, "copy_not_overwritten", ...):
         cleaning.clean(dirty, parsed, out)
     assert out.read_text(encoding="utf-8") == "mine"
-    with pytest.raises(BadInput, match="the copy is CSV"):
+    with raises(BadInput, "copy_is_csv", ...):
         cleaning.clean(dirty, parsed, tmp_path / "out.parquet")
     monkeypatch.undo()
-    with pytest.raises(BadInput, match="cannot be written"):
+    with raises(BadInput, "copy_cannot_be_written", ..., ...):
         cleaning.clean(dirty, parsed, tmp_path / "none" / "out.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.csv"]
     study(STUDY)

@@ -26,6 +26,7 @@ from masquerade.estimators import (
     search_cost,
 )
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from tests.messages import raises
 
 GRID = {"epsilon": [0.5, 2.0]}
 
@@ -144,11 +145,11 @@ def test_other_searches_and_cross_validations_are_counted_too() -> None:
 
 def test_what_cannot_be_counted_is_refused() -> None:
     X, y = _records()
-    with pytest.raises(ValueError, match="no best_estimator_"):
+    with raises(ValueError, "no_best_estimator", ...):
         search_cost(GridSearchCV(_descent(), GRID))
-    with pytest.raises(ValueError, match="no fitted estimator of masquerade"):
+    with raises(ValueError, "no_fitted_estimator", ...):
         search_cost(GridSearchCV(LogisticRegression(), {"C": [1.0]}).fit(X, y))
-    with pytest.raises(ValueError, match="needs refit=True and an estimator"):
+    with raises(ValueError, "cannot_count_search"):
         CountedGridSearchCV(LogisticRegression(), {"C": [1.0]}).fit(X, y)
-    with pytest.raises(ValueError, match="nothing was fitted"):
+    with raises(ValueError, "nothing_fitted"):
         joint_cost([])

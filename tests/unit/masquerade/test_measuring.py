@@ -27,6 +27,7 @@ from masquerade_protocols import MEASUREMENTS, entry_of, protocol_of, statement_
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import evaluate_in_the_clear, held_back_study, measuring, records_of
 from tests.face_helpers import Shell
+from tests.messages import raises
 
 W = (4.0, -3.0, 2.0, 1.0)
 MODEL = Model(W, None, (-1.5,), 0.5)
@@ -103,7 +104,7 @@ def test_a_model_that_does_not_fit_is_refused(change: tuple[str, str], message: 
 
 def test_a_demonstration_has_nothing_to_learn_with_it(tmp_path: Path) -> None:
     (name,) = MEASUREMENTS
-    with pytest.raises(BadInput, match="measures a model that exists"):
+    with raises(BadInput, "measures_a_model", "'evaluation'"):
         prepare(simulated(3, n=600), epsilon=1.0, protocol=name, directory=tmp_path / "demo")
 
 

@@ -16,6 +16,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
 from masquerade_host.transport.rehearsal import rehearse
 from tests.host_helpers import World, new_keys
+from tests.messages import raises
 from tests.unit.host.transport.test_proxy import TinyProxy
 from tests.unit.host.transport.test_transport import until
 
@@ -94,7 +95,7 @@ def test_a_listener_with_another_key_is_not_charlie(rehearsal: Rehearsal) -> Non
 
 def test_only_charlie_listens() -> None:
     world = World.new(2)
-    with pytest.raises(BadInput, match="only Charlie listens"):
+    with raises(BadInput, "only_charlie_listens"):
         rehearse(world.study, world.keys["p1"], print)
 
 

@@ -29,6 +29,7 @@ from masquerade_core.saved_model import model_from_json
 from masquerade_core.study import Study
 from masquerade_protocols import WeightNoise, entry_of, statement_of
 from tests.face_helpers import Shell
+from tests.messages import raises
 from tests.protocol_helpers import make_data, make_study
 from tests.report_helpers import HOSTILE, NAMES, Read, field_of, make_world, run_to
 from tests.statement_studies import studies
@@ -441,7 +442,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
 def test_a_folder_without_a_result_is_refused(shell: Shell, tmp_path: Path) -> None:
     assert shell("report", tmp_path).code == 4
     (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(BadInput, match="not the result of a run"):
+    with raises(BadInput, "no_result_of_run", ..., "run_id"):
         read_run(tmp_path)
 
 

@@ -13,6 +13,7 @@ from masquerade.doctor import examine
 from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput, RefusedLocally
 from tests.face_helpers import PARTIES, Shell, small_study, split_csv
+from tests.messages import raises, says
 from tests.unit.host.store.test_policy import policy
 from tests.unit.parties.test_approve import Desk, desk, went_on
 
@@ -124,14 +125,15 @@ def test_a_policy_names_no_query_that_cannot_be_asked(data: str, said: str, tmp_
 def test_one_query_belongs_to_one_population(tmp_path: Path) -> None:
     one, two = "duckdb:// SELECT 1 ORDER BY a", "duckdb:// SELECT 2 ORDER BY a"
     text = "[[population]]\nname = 'p'\ndata = ['{}', '/a/folder']\n[[population]]\nname = 'q'\ndata = ['{}']\n"
-    with pytest.raises(BadInput, match="the query of DuckDB belongs to two populations"):
+    with raises(BadInput, "in_two_populations", "the query of DuckDB"):
         policy(tmp_path, text.format(one, one))
     found = policy(tmp_path, text.format(one, two))
     assert found.population(data=data_at(one)) == "p"
     assert found.population(data=data_at(two)) == "q"
     assert found.population(data=Path("/a/b/../folder")) == "p"
-    with pytest.raises(RefusedLocally, match="the query of DuckDB belongs to the population 'q'"):
+    with raises(RefusedLocally, "belongs_to_population", "'q'") as caught:
         found.population("p", data_at(two))
+    assert says(str(caught.value), "query_of", "DuckDB")
 
 
 def test_the_doctor_takes_a_query(desk: Desk) -> None:

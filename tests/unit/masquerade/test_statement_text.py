@@ -26,6 +26,7 @@ from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.blocks import noisy_sums
 from masquerade_protocols.blocks.evaluation import noise_of
 from masquerade_protocols.refusing import NO_TIMES
+from tests.messages import raises
 from tests.pages import Page, defined_tests
 from tests.statement_studies import studies, study_text
 
@@ -97,7 +98,7 @@ def test_a_row_with_a_delta_of_one_cannot_be_made() -> None:
     for epsilon, delta in ((1.0, 1.0), (math.inf, 0.1), (1.0, None), (None, 0.1)):
         with pytest.raises(LocalProtocolError):
             Claim(**common, assumptions=(), epsilon=epsilon, delta=delta, adversary=FOLLOWS)
-    with pytest.raises(LocalProtocolError, match="adversary"):
+    with raises(LocalProtocolError, "row_names_adversary"):
         Claim(**common, assumptions=(), epsilon=1.0, delta=0.1, adversary="")
 
 
@@ -452,7 +453,7 @@ def test_a_person_may_be_learned_from_and_measured_with_so_the_weaker_noise_coun
 )
 def test_a_wrong_number_of_records_per_person_is_refused_in_a_sentence(value: str, seen: str) -> None:
     text = TEXTS["dp-gd proven 0: K=5 d=31 t=1"].replace("[study]\n", f"[study]\nrecords_per_person = {value}\n")
-    with pytest.raises(BadInput, match="records_per_person") as refused:
+    with raises(BadInput, "key_of_another_kind", "[study] records_per_person", ..., ...) as refused:
         Study.parse(text, in_memory=True)
     assert seen in refused.value.message
 

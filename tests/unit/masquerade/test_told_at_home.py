@@ -16,6 +16,7 @@ from masquerade_core.errors import RefusedLocally
 from masquerade_host.process.progress import Mode, Progress
 from masquerade_party._records import tell_the_owner
 from masquerade_protocols import protocol_of
+from tests.messages import raises
 from tests.unit.core.data.test_records import _study
 
 
@@ -80,7 +81,7 @@ def test_the_doctor_knows_the_party_s_own_largest_number(tmp_path: Path) -> None
     for me, verdict in (("a", "ok"), ("b", "fail"), (None, "ok"), ("charlie", "ok")):
         assert doctor._records(tmp_path / "d.csv", study, protocol_of(study), me)[0].verdict == verdict
     data = protocol_of(study).records.one(tmp_path / "d.csv", study)
-    with pytest.raises(RefusedLocally, match="more than 4 records"):
+    with raises(RefusedLocally, "more_than_allowed", ..., 4):
         protocol_of(study).records.check(data, study, "d.csv", "b")
 
 

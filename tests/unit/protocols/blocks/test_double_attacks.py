@@ -32,6 +32,7 @@ from masquerade_protocols.blocks.double_masks import (
 from masquerade_protocols.blocks.masked_sum import Summed
 from tests.double_helpers import Cheater, DoubleSums, Pool, flaky_study
 from tests.helpers import tell_each
+from tests.messages import raises
 from tests.sum_helpers import drawn, sent
 
 FEW = flaky_study(K=7, survivors=5)  # all are neighbours and the committee: k = 6, t = 4, and a quorum of 4
@@ -369,7 +370,7 @@ def test_nobody_in_a_set_has_fewer_neighbours_there_than_open_its_masks(party: i
         if good:
             double_masks.check_set(ring, 2, everybody, named, me, exact=False)
         else:
-            with pytest.raises(ProtocolViolation, match="a party has 2 neighbours; allowed are 3 or more"):
+            with raises(ProtocolViolation, "too_few_neighbours_named", "2 neighbours", 3):
                 double_masks.check_set(ring, 2, everybody, named, me, exact=False)
 
 
@@ -383,7 +384,7 @@ def test_charlie_himself_ends_a_round_in_which_somebody_has_too_few_neighbours(
     if goes_on:
         assert run.run(silent=silent).told == [run.added(0, tuple(silent))]
     else:
-        with pytest.raises(RunFailed, match="of a party's 6 neighbours, fewer than 5 still answer"):
+        with raises(RunFailed, "too_few_neighbours_answer", 6, 5):
             run.run(silent=silent)
         assert not [passed for passed in run.table.passed if passed.type in {"Asked", "Opening"}]
 
@@ -431,7 +432,7 @@ def test_a_party_shows_shares_once_a_round() -> None:
         await seat.gather_within(Revealed, NAMES[:1], 1.0)
 
     run = DoubleSums.of(FEW, rounds=2)
-    with pytest.raises(LocalProtocolError, match="sent 'Opening' where 'Summed' is due"):
+    with raises(LocalProtocolError, "other_message_due", ..., "'Opening'", "'Summed'"):
         run.run(charlie)
     assert set(_revealed(run).values()) == {1}
 
@@ -510,7 +511,7 @@ def test_two_sums_with_one_check_value_break_the_next_round(monkeypatch: pytest.
         assert run.accepted[NAMES[2]] != run.accepted[NAMES[1]]
         assert len(opened) == 1
     else:
-        with pytest.raises(SumRefused, match="contributions were made for different views of the run"):
+        with raises(SumRefused, "different_views"):
             run.run(charlie)
         assert not opened
 
@@ -524,7 +525,7 @@ def test_parties_that_depend_on_different_points_open_nothing(monkeypatch: pytes
 
     run = DoubleSums.of(FEW)
     monkeypatch.setattr(DoublePartySums, "open_sum", other)
-    with pytest.raises(SumRefused, match="different views of the run"):
+    with raises(SumRefused, "different_views"):
         run.run()
     assert not any(_revealed(run).values())
 

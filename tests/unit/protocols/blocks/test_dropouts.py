@@ -12,6 +12,7 @@ from masquerade_core.study import Study
 from masquerade_protocols import PROTOCOLS, protocol_of
 from tests.dropout_helpers import DROPOUTS, losing_study, masked_text
 from tests.face_helpers import Shell
+from tests.messages import raises
 
 CAN_RETRY = {"dp-gd", "dp-whitened", "psgd", "summary"}
 
@@ -71,10 +72,10 @@ def test_a_study_may_name_the_method_by_which_it_goes_on() -> None:
     assert double.canonical()["dropouts.method"] == '"double-masks"'
     assert Study.parse(double.to_toml(), in_memory=True) == double
     assert protocol_of(double).name == "dp-gd"
-    with pytest.raises(BadInput, match=r'min_survivors is 3, but must be at least 4 with method = "double-masks", 5 p'):
+    with raises(BadInput, "min_survivors_too_few", 3, 4, 5, ...):
         Study.parse(named_double, in_memory=True)
     paper = double.to_toml().replace('"proven"', '"paper"')
-    with pytest.raises(BadInput, match=r'method = "double-masks", but \[privacy\] calibration is "paper"'):
+    with raises(BadInput, "dropouts_need_fresh_noise", 'method = "double-masks"'):
         Study.parse(paper, in_memory=True)
 
 
@@ -83,7 +84,7 @@ def test_paillier_cannot_lose_parties() -> None:
     name = Study.parse(masked_text("dp-gd"), in_memory=True).names[0]
     text = text.replace('lead = "p1"', f'lead = "{name}"')
     Study.parse(text, in_memory=True)
-    with pytest.raises(BadInput, match=r'sum is "paillier".*set sum = "masks"'):
+    with raises(BadInput, "dropouts_need_masks", ..., "paillier"):
         Study.parse(text + DROPOUTS, in_memory=True)
 
 
@@ -100,7 +101,7 @@ def test_a_protocol_makes_sums_again_or_says_why_it_cannot(name: str) -> None:
     entry = PROTOCOLS[name]
     study = losing_study(name)
     if entry.no_retries:
-        with pytest.raises(BadInput, match=rf"has \[dropouts\], but {name} cannot go on without a party: .*again"):
+        with raises(BadInput, "cannot_lose_parties", name, entry.no_retries):
             entry.check_dropouts(study)
     else:
         entry.check_dropouts(study)
@@ -108,7 +109,7 @@ def test_a_protocol_makes_sums_again_or_says_why_it_cannot(name: str) -> None:
 
 
 def test_the_check_of_a_study_asks_for_it() -> None:
-    with pytest.raises(BadInput, match="weighted-dp cannot go on without a party"):
+    with raises(BadInput, "cannot_lose_parties", "weighted-dp", ...):
         protocol_of(losing_study("weighted-dp"))
 
 

@@ -35,6 +35,7 @@ from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.summary import public as summary
 from tests.dropout_helpers import RetriedSums, losing, losing_study
 from tests.evaluation_helpers import held_back_study, measuring
+from tests.messages import raises
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import drawn, received
 from tests.summary_helpers import dealt, summary_study
@@ -77,12 +78,12 @@ def test_the_rosters_first_party_may_be_lost_too() -> None:
 @pytest.mark.parametrize(
     ("silent", "words"),
     [
-        (dict.fromkeys(("p0", "p1", "p2"), 0), "p0, p1 and p2 no longer answer, which leaves 2 parties; .* for 3"),
-        ({"p0": 0, "p1": 1, "p2": 2}, "p2 no longer answers, and the run has used all its retries"),
+        (dict.fromkeys(("p0", "p1", "p2"), 0), ("too_few_left", "p0, p1 and p2", "no longer answer", "2 parties", 3)),
+        ({"p0": 0, "p1": 1, "p2": 2}, ("retries_used_up", "p2", "no longer answers")),
     ],
 )
-def test_charlie_ends_a_run_that_too_few_are_left_for(silent: dict[str, int], words: str) -> None:
-    with pytest.raises(RunFailed, match=words):
+def test_charlie_ends_a_run_that_too_few_are_left_for(silent: dict[str, int], words: tuple[Any, ...]) -> None:
+    with raises(RunFailed, *words):
         RetriedSums.of(losing_study(), rounds=3).run(silent={name: Silence("Masked", n) for name, n in silent.items()})
 
 
@@ -123,7 +124,7 @@ def test_the_number_of_all_records_is_opened_once() -> None:
     """A party that falls silent before there is noise ends the run: Charlie waits, and asks for nothing again."""
     study = losing_study(section=PLAIN.format(2))
     table = Table(study.names, silent={"p2": Silence("Masked", 0)})
-    with pytest.raises(RunFailed, match=r"charlie waits for 'Masked' from .*p2"):
+    with raises(RunFailed, "waits_for", "charlie", "'Masked'", "p0, p1, p2, p3 and p4"):
         run_in_memory(dp_gd, study, make_data(study, (20,) * 5), table=table)
     assert not [passed for passed in table.passed if passed.type == "Outcome"]
 
@@ -136,7 +137,7 @@ def test_an_exact_sum_is_not_made_again_whoever_asks() -> None:
         seat = table.seat(name)
         await seat.join()
         sums = await ms.MaskedPartySums.set_up(seat, study)
-        with pytest.raises(ProtocolViolation, match="has no fresh noise") as caught:
+        with raises(ProtocolViolation, "no_fresh_noise") as caught:
             await sums.open_sum(RetriedSums.of(study).layout, [1, 2, 3, 4], b"N")
         errors[name] = caught.value.peer
 
