@@ -26,7 +26,7 @@ from masquerade_party._approve import ask, in_words
 from masquerade_protocols import protocol_of
 from tests import ROOT
 from tests.host_helpers import World
-from tests.messages import raises
+from tests.messages import raises, says, sentence
 
 CANARY = "canary-0123456789"
 
@@ -391,7 +391,7 @@ def test_an_end_after_a_release_on_a_full_disk_says_what_was_spent(
     session.releases.append(Release("shares", 1.0, 0.0))
     with pytest.raises(RunFailed) as caught, RunDirectory(tmp_path / "run", session) as run:
         run.write({"result.json": {"x": 1}})
-    assert "as spent (which could not be written down" in describe(caught.value).message
+    assert says(describe(caught.value).message, "spent_not_written", ...)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -460,7 +460,7 @@ def test_a_signal_ends_a_process_in_order_wherever_it_comes(tmp_path: Path, wher
         assert (done.returncode, done.stderr) == (0, "")
         assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["model.json", "result.json"]
     else:
-        assert (done.returncode, done.stderr) == (1, f"error: this process was stopped by {number.name}\n")
+        assert (done.returncode, done.stderr) == (1, f"error: {sentence('stopped_by', number.name)}\n")
         assert list(tmp_path.iterdir()) == []
 
 

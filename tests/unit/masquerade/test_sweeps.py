@@ -9,6 +9,7 @@ import pytest
 
 import masquerade
 import masquerade.sweeps
+from masquerade.simulation import WATERMARK
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
@@ -39,7 +40,7 @@ def test_they_are_those_of_one_at_a_time_in_the_order_of_the_seeds(jobs: int) ->
     assert len({one["weights"] for one in many}) == 3
     assert [one["seed"] for one in many] == list(SEEDS)
     assert all("test_error" in one["metrics"] for one in many)
-    assert all(one["watermark"] == "simulation: not a private release" for one in many)
+    assert all(one["watermark"] == WATERMARK for one in many)
 
 
 def test_with_one_process_they_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

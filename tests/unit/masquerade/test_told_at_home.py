@@ -16,7 +16,7 @@ from masquerade_core.errors import RefusedLocally
 from masquerade_host.process.progress import Mode, Progress
 from masquerade_party._records import tell_the_owner
 from masquerade_protocols import protocol_of
-from tests.messages import raises
+from tests.messages import raises, says
 from tests.unit.core.data.test_records import _study
 
 
@@ -52,8 +52,8 @@ def test_the_screen_says_how_many(mode: Mode) -> None:
         assert json.loads(first) == {"event": "repaired", "clamped": 3, "filled": 4}
         assert json.loads(second) == {"event": "one_class"}
     else:
-        assert "3 lay out of bounds and were moved to the bound, and 4 were missing" in first
-        assert "the same label" in second
+        assert says(first, "cells_told", 3, 4)
+        assert says(second, "one_label_told")
 
 
 @pytest.mark.parametrize(
