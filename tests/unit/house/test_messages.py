@@ -42,7 +42,7 @@ def _texts(path: Path) -> tuple[str, ...]:
 def _joined(node: ast.expr) -> str:
     if isinstance(node, ast.JoinedStr):
         return "".join(_joined(value) for value in node.values)
-    return re.sub(r"\{[a-z]\w*(:[^{}]*)?\}", "{}", str(node.value)) if isinstance(node, ast.Constant) else "{}"
+    return re.sub(r"\{[A-Za-z]\w*(:[^{}]*)?\}", "{}", str(node.value)) if isinstance(node, ast.Constant) else "{}"
 
 
 @pytest.mark.parametrize(("module", "key", "text"), ENTRIES, ids=[key for _, key, _ in ENTRIES])

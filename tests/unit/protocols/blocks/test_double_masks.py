@@ -22,7 +22,7 @@ from tests.double_helpers import DoubleSums, flaky_study
 from tests.dropout_helpers import losing, losing_study
 from tests.evaluation_helpers import held_back_study, measuring
 from tests.helpers import violation
-from tests.messages import raises
+from tests.messages import raises, says
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import sent
 from tests.summary_helpers import dealt, summary_study
@@ -219,24 +219,24 @@ def test_the_noise_and_the_statement_count_those_who_are_left() -> None:
     assert entry.dropout_price(study) == pytest.approx((18 / 14) ** 0.5 - 1)
     assert entry.dropout_price(retried) == pytest.approx((18 / 14 * 2) ** 0.5 - 1)
     rows = entry.statement(study)
-    assert all(any("a sum has 16 parties or more" in words for words in row.assumptions) for row in rows)
-    assert not any("made again at most" in words for row in rows for words in row.assumptions)
+    assert all(any(says(words, "sums_not_made_again", 16) for words in row.assumptions) for row in rows)
+    assert not any(says(words, "sums_made_again", ..., ...) for row in rows for words in row.assumptions)
     said = " ".join((*entry.explain(study).cost, *entry.explain(study).collusion, *entry.explain(study).leaves))
     sizes = thresholds(20, 2, 4)
     assert sizes is not None
-    assert f"{sizes.neighbours} other parties hold shares of both" in said
-    assert f"Any {sizes.threshold} of them open one of the two" in said
+    assert says(said, "hold_shares", sizes.neighbours)
+    assert says(said, "any_open_one", sizes.threshold)
     assert "13 % larger" in said
 
 
 def test_a_chance_of_2_to_the_minus_40_is_a_part_of_delta() -> None:
     study = flaky_study(K=60, survivors=55, colluders=3)
     rows = protocol_of(study).statement(study)
-    assert any("a part of delta, 9.1e-13, is the chance" in words for row in rows for words in row.assumptions)
+    assert any(says(words, "chance_in_delta", "9.1e-13") for row in rows for words in row.assumptions)
     alone = flaky_study(K=60, survivors=55)
     rows = protocol_of(alone).statement(alone)
-    assert any("no party sides with Charlie" in words for row in rows for words in row.assumptions)
-    assert not any("part of delta" in words for row in rows for words in row.assumptions)
+    assert any(says(words, "nobody_sides", ...) for row in rows for words in row.assumptions)
+    assert not any(says(words, "chance_in_delta", ...) for row in rows for words in row.assumptions)
 
 
 def test_five_per_cent_of_200_parties_are_lost_in_the_middle_of_a_round() -> None:

@@ -12,7 +12,7 @@ from masquerade_core.study import Study
 from masquerade_protocols import PROTOCOLS, protocol_of
 from tests.dropout_helpers import DROPOUTS, losing_study, masked_text
 from tests.face_helpers import Shell
-from tests.messages import raises
+from tests.messages import raises, says
 
 CAN_RETRY = {"dp-gd", "dp-whitened", "psgd", "summary"}
 
@@ -135,8 +135,8 @@ def test_a_new_study_may_lose_parties_and_says_what_that_costs(
     assert (study.survivors, study.retries, study.dropouts.patience_seconds, study.honest) == (4, 1, 30.0, 3)
     price = 100 * (math.sqrt(4 / 3 * 31 / 30) - 1)  # 4 honest parties of 5, and 3 of 4; T + R of T
     assert round(price) == 17
-    assert "# This costs 17 % more noise than a run that needs every party to the end." in text
-    assert "goes on with 4 of 5 parties, which costs 17 % more noise" in said
+    assert says(text, "costs_more", "17 %")
+    assert says(said, "goes_on_with", 4, 5, "17 %")
     code, text, said = _new(tmp_path, capsys, *wanted, "--retries", "9", "--patience", "2.5")
     assert "# This costs 32 % more noise" in text
     assert Study.parse(text).retries == 9
@@ -156,10 +156,10 @@ def test_a_new_study_may_go_on_by_double_masks(tmp_path: Path, capsys: pytest.Ca
     study = Study.parse(text)
     assert study.dropouts is not None
     assert (study.dropouts.method, study.survivors, study.retries) == ("double-masks", 4, 0)
-    assert "The others then remove the masks of these." in text
+    assert says(text, "masks_removed")
     assert "contribute again" not in text
     price = 100 * (math.sqrt(5 / 4) - 1)
-    assert f"# This costs {price:.0f} % more noise than a run that needs every party to the end." in text
+    assert says(text, "costs_more", f"{price:.0f} %")
 
 
 def test_a_new_study_needs_every_party_unless_somebody_says_otherwise(

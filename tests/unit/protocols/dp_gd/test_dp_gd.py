@@ -34,7 +34,7 @@ from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.noiseless import clean_descent
 from masquerade_protocols.in_memory import run_in_memory
-from tests.messages import raises
+from tests.messages import raises, says, sentence
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import drawn
 
@@ -540,10 +540,10 @@ def test_a_view_beyond_the_privacy_target_says_what_would_help_and_claims_nothin
     assert rows["Charlie"].holds_at == "this noise"
     party = rows["one party"]
     assert party.claimed == f"not promised; proved anyway: {party.provable}"
-    assert party.holds_at == "colluders = 1 in the study"
-    assert rows["Charlie with all parties but one"].holds_at == "colluders = 4 in the study"
+    assert party.holds_at == sentence("colluders_would_do", 1)
+    assert rows[sentence("view_all_but_one")].holds_at == sentence("colluders_would_do", 4)
     text = " ".join(PROTOCOLS["dp-gd"].explain(_study(5, 10)).collusion)
-    assert "Set colluders to 1 or more" in text
+    assert says(text, "set_colluders")
 
 
 def test_a_delta_that_publishes_a_record_is_flagged() -> None:
@@ -551,7 +551,7 @@ def test_a_delta_that_publishes_a_record_is_flagged() -> None:
     for delta, flagged in ((0.05, True), (0.02, True), (0.0199, False), (1e-5, False)):
         study = _study(5, 10, delta=delta)
         assert ("Note delta" in PROTOCOLS["dp-gd"].statement(study)[0].text) == flagged
-        assert ("Such a delta is large" in " ".join(PROTOCOLS["dp-gd"].explain(study).cost)) == flagged
+        assert (says(" ".join(PROTOCOLS["dp-gd"].explain(study).cost), "delta_is_large")) == flagged
 
 
 def test_the_doctor_counts_its_rounds() -> None:

@@ -29,7 +29,7 @@ from masquerade_protocols.local_aggregation import joint_noise as jn
 from masquerade_protocols.local_aggregation import roles as la
 from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless
 from tests.face_helpers import Shell, small_study, split_csv
-from tests.messages import raises
+from tests.messages import raises, says, sentence
 from tests.protocol_helpers import make_data, run
 from tests.proven_helpers import (
     GRID,
@@ -228,7 +228,7 @@ def test_the_advice_on_too_much_noise_says_what_it_is_sized_for_and_is_right(rul
     found = noiseless(study, data, NOTHING)
     assert sized in found.advice
     assert ("or min_records = " in found.advice) == (rule == "floor")
-    assert ("times the records" in found.advice) == (rule != "floor")
+    assert says(found.advice, "more_records_would_do", ...) == (rule != "floor")
     # With the advised epsilon, or so large a min_records, the noise is as small as it has to be, and hardly smaller.
     assert found.enough_epsilon is not None
     others = [proven_study(3, 4, rule, epsilon=found.enough_epsilon)]
@@ -245,7 +245,7 @@ def test_what_is_expected_of_a_study_names_what_makes_its_noise_smaller() -> Non
     for rule, cure in cures.items():
         text = expectation(proven_study(3, 4, rule, epsilon=0.001)).text
         assert f"It takes {cure}" in text
-        assert ("if all parties have equally many records" in text) == (rule == "selected")
+        assert (says(text, "equally_many")) == (rule == "selected")
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------
@@ -388,17 +388,17 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     explained = shell("study", "show", path)
     assert explained.code == 0
     words = " ".join(explained.err.split())
-    assert "even if one other party sides with Charlie" in words
-    assert ("told the smallest number of records, to within 19 %" in words) == (rule == "selected")
-    assert "Whatever they do, they cannot remove your noise" in words
-    assert ("as if every party had only 20 records" in words) == (rule == "floor")
-    assert ("the number of all records together" in words) == (rule == "sizes")
+    assert says(words, "sides_with_charlie", sentence("one_other_party_sides"))
+    assert (says(words, "smallest_number_told")) == (rule == "selected")
+    assert says(words, "noise_stays")
+    assert (says(words, "floor_for_everybody", 20)) == (rule == "floor")
+    assert (says(words, "number_of_all_records")) == (rule == "sizes")
     ran = shell.json("simulate", path, "--data", split_csv(tmp_path / "all.csv"), "--by", "site", "--seed", 1)
     assert ran.code == 0, ran.err
     assert ran.data["calibration"] == "proven"
     rows = {row["view"]: row for row in ran.data["statement"]}
-    assert rows["one party, the smallest included"]["epsilon"] == pytest.approx(1, abs=1e-9)
-    assert rows["one party, the smallest included"]["delta"] == 1e-5
+    row = rows[sentence("view_of_one_party")]
+    assert (row["epsilon"], row["delta"]) == (pytest.approx(1, abs=1e-9), 1e-5)
 
 
 def test_a_new_study_of_the_paper_s_calibration_is_as_it_was(

@@ -19,7 +19,7 @@ from masquerade_protocols import protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
-from tests.messages import raises
+from tests.messages import raises, says
 from tests.paper_data import simulated, split
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descend, descent_study
@@ -201,7 +201,7 @@ def test_one_round_is_said_in_the_singular(study: Callable[[], Study]) -> None:
     words += [f"{claim.text} {claim.claimed} {claim.holds_at}" for claim in entry.statement(made)]
     wrong = r"\b(1 \w*( \w+)? ?(sums|rounds|parties)|each of (1|one) round|0 \w+ parties|1 colluding parties)\b"
     assert [text for text in words if re.search(wrong, text)] == []
-    assert any("in one round:" in text for text in explanation.leaves)
+    assert any(says(text, "leaves_in", "one round") for text in explanation.leaves)
     assert any("1 noisy sum" in text for text in words)
 
 

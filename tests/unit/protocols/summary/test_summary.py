@@ -20,7 +20,7 @@ from scipy import stats
 from masquerade.cli.output import Format
 from masquerade.cli.run import _done
 from masquerade.doctor import examine
-from masquerade.simulation import load_split, simulate
+from masquerade.simulation import WATERMARK, load_split, simulate
 from masquerade.statistics import bars
 from masquerade_core.counts import Numbers
 from masquerade_core.data.cells import Cells, Grid, Histogram
@@ -34,13 +34,14 @@ from masquerade_core.study import CHARLIE, Feature, Label
 from masquerade_core.study_files import load_study
 from masquerade_core.table import replay
 from masquerade_core.wire.codec import MAX_BODY
+from masquerade_core.words import counted
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.summary import public, roles
 from masquerade_protocols.summary.noiseless import noiseless
 from tests.face_helpers import Shell, records, small_study, split_csv, write_csv
-from tests.messages import raises
+from tests.messages import pattern, raises, says, sentence
 from tests.summary_helpers import AGE, BMI, LABEL, SEX, dealt, patients, run_summary, summary_study
 
 UNIT = 1 << public.COUNT_BITS
@@ -290,7 +291,7 @@ def test_the_statement_counts_the_shares_that_a_view_does_not_know() -> None:
     noise = public.noise_of(study)
     assert rows["released statistics"].epsilon == pytest.approx(1.0)
     assert rows["one party"].epsilon == pytest.approx(epsilon_of(noise.mu(4), 1e-6), rel=1e-3)
-    assert rows["Charlie with all parties but one"].epsilon == pytest.approx(epsilon_of(noise.mu(1), 1e-6), rel=1e-3)
+    assert rows[sentence("view_all_but_one")].epsilon == pytest.approx(epsilon_of(noise.mu(1), 1e-6), rel=1e-3)
     assert all("docs/privacy/summary.md" in claim.source for claim in rows.values())
     most = PROTOCOLS["summary"].statement(summary_study(5, colluders=4))
     assert {claim.view: claim.epsilon for claim in most}["Charlie with 4 parties"] == pytest.approx(1.0)
@@ -298,7 +299,7 @@ def test_the_statement_counts_the_shares_that_a_view_does_not_know() -> None:
 
 def test_the_explanation_says_that_no_record_is_refused() -> None:
     explained = PROTOCOLS["summary"].explain(summary_study())
-    assert "No record makes your process refuse." in explained.needs[-1]
+    assert says(explained.needs[-1], "no_record_refuses")
     assert "age (0 to 120)" in explained.needs[0]
 
 
@@ -381,9 +382,11 @@ def test_rare_levels_are_pooled_by_their_noisy_counts() -> None:
     toml = released.to_toml(study)
     (block,) = tomllib.loads(toml)["feature"]
     assert block["levels"] == ["a", "b", "other", "?"]
-    assert "'other' stands for c, d as well" in toml
-    assert re.search(r"# x: about 1[23]\.\d% of the records have no value here, where every party writes '\?'\.", toml)
-    assert re.search(r"# The label ill: all others (9\d\.\d|100\.0)%", toml)
+    assert says(toml, "other_stands_for", "x", "'other'", "c, d")
+    (missing,) = re.findall(pattern("no_value_here", "x", ..., ...), toml)
+    assert re.search(r" 1[23]\.\d% .* '\?'\.$", missing)
+    (label,) = re.findall(pattern("shares_of_label", "ill", ...), toml)
+    assert re.search(r" (9\d\.\d|100\.0)%", toml[toml.index(label) :].splitlines()[0])
 
 
 def test_a_level_is_kept_or_pooled_by_the_noise_and_not_by_the_truth() -> None:
@@ -411,7 +414,7 @@ def test_a_column_whose_levels_all_drown_is_left_out_and_one_level_gets_company(
     study, released = _released({"a": 10, "b": 10}, epsilon=0.1)
     toml = released.to_toml(study)
     assert "feature" not in tomllib.loads(toml)
-    assert "# x is left out: the noise hides all of its levels." in toml
+    assert says(toml, "left_out_by_noise", "x")
     study, released = _released({"a": 500, "b": 0})
     (block,) = tomllib.loads(released.to_toml(study))["feature"]
     assert Feature.model_validate(block).levels == ("a", "other")
@@ -557,11 +560,11 @@ def test_simulate_shows_the_statistics_and_prints_the_blocks(
     blocks = [Feature.model_validate(block) for block in tomllib.loads(answer.out)["feature"]]
     assert [block.name for block in blocks] == ["age", "sex"]
     assert (out / "features.toml").read_text() == answer.out
-    assert answer.out.startswith("# simulation: not a private release\n")
+    assert answer.out.startswith(f"# {WATERMARK}\n")
     for words in ("Columns of numbers", "Columns of levels, and the label", "are not shown", "█"):
         assert words in answer.err
     on_disk = json.loads((out / "statistics.json").read_text())
-    assert on_disk["watermark"] == "simulation: not a private release"
+    assert on_disk["watermark"] == WATERMARK
     assert {path.name for path in out.iterdir()} == {"statistics.json", "features.toml", "result.json"}
     told = shell.json("simulate", study, "--data", everybody, "--by", "site", "--seed", 1).data
     assert told["metrics"] == {}
@@ -575,7 +578,7 @@ def test_simulate_says_that_there_is_no_model_to_test(shell: Shell, everybody: P
     test = write_csv(tmp_path / "test.csv", records(60, 9))
     answer = shell.json("simulate", study, "--data", everybody, "--by", "site", "--test", test)
     assert answer.code == 4
-    assert "summary makes no classifier that could be tested" in answer.json["message"]
+    assert says(answer.json["message"], "no_classifier_to_test", "summary")
     loaded, _ = load_study(study, in_memory=True)
     run = simulate(loaded, load_split(everybody, loaded, "site"), seed=1)
     others = dict.fromkeys(loaded.names, _nothing(public.grid_of(summary_study())))
@@ -585,7 +588,7 @@ def test_simulate_says_that_there_is_no_model_to_test(shell: Shell, everybody: P
         _ = run.model
     answer = shell.json("audit", study)
     assert answer.code == 4
-    assert "summary makes no model, and this audit looks at released models" in answer.json["message"]
+    assert says(answer.json["message"], "no_model_to_audit", "summary")
 
 
 def test_a_study_is_shown_and_the_doctor_examines_it(
@@ -594,14 +597,14 @@ def test_a_study_is_shown_and_the_doctor_examines_it(
     monkeypatch.setenv("COLUMNS", "200")
     study = small_study(shell, tmp_path / "s.toml", protocol="summary", key_bits=2048, address="tcp://127.0.0.1:9")
     shown = " ".join(shell("study", "show", study).err.split())
-    assert "how many of your records fall into each bin of 3 histograms" in shown
-    assert "No record makes your process refuse." in shown
+    assert says(shown, "counts_leave", "3 histograms")
+    assert says(shown, "no_record_refuses")
     assert "is refused. Correct it" not in shown
     checks = {check.name: check for check in examine(study, data=everybody)}
-    assert checks["data"].message.endswith("all.csv has all columns and enough records")
-    assert "make 1 secure sum and" in checks["conversation"].message
+    assert says(checks["data"].message, "data_complete", "all.csv")
+    assert says(checks["conversation"].message, "conversation_told", ..., counted(1, "secure sum"), ...)
     missing = write_csv(tmp_path / "no.csv", [{"age": "1", "sex": "f"}] * 40)
-    assert "has no column 'ill'" in {c.name: c for c in examine(study, data=missing)}["data"].message
+    assert says({c.name: c for c in examine(study, data=missing)}["data"].message, "file_lacks_column", "'ill'")
 
 
 def test_what_a_participant_is_shown_after_a_run_are_the_statistics(

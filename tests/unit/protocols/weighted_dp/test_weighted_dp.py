@@ -34,7 +34,7 @@ from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.local_descent_helpers import averaged, descended, local_descent_study, run_local_descents
-from tests.messages import raises
+from tests.messages import raises, says, sentence
 from tests.protocol_helpers import SMALL_BITS, make_data
 from tests.sum_helpers import descent_study, drawn, sent
 
@@ -354,12 +354,12 @@ def test_a_steward_is_told_what_leaves_and_that_the_claim_is_not_proved(weights:
     assert "not proved" in text
     assert "{" not in text
     assert "\n" not in text
-    assert ("number of your records" in text) == (weights == "sizes")
+    assert (says(text, "number_leaves")) == (weights == "sizes")
 
 
 def test_a_steward_is_told_where_nothing_is_proved() -> None:
     told = WEIGHTED_DP.explain(local_descent_study("c = 1.0", K=32, epsilon=50.0)).cost[0]
-    assert "That is not proved. With so little noise nothing can be proved." in told
+    assert says(told, "claim_not_proved", sentence("nothing_provable"))
     assert "at least 1/128" not in told
 
 

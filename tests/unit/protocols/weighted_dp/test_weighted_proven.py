@@ -28,7 +28,7 @@ from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.local_descent_helpers import averaged, descended, local_descent_study, run_local_descents
-from tests.messages import raises
+from tests.messages import raises, says
 from tests.protocol_helpers import make_data
 
 F = 1 << local_descent.FRACTION_BITS
@@ -271,15 +271,15 @@ def test_every_view_is_promised_the_privacy_target() -> None:
         assert rows[-1].epsilon == pytest.approx(epsilon_of(10 * mu_of(1.0, 1e-6), 1e-6), rel=1e-3)
         assert "Note delta" not in rows[0].text
     warned = WEIGHTED_DP.statement(_study(K=5, delta=0.05))[0].text
-    assert "not less than 1/50" in warned
+    assert says(warned, "delta_not_less", "0.05", 50)
 
 
 def test_a_steward_is_told_that_the_privacy_target_is_proved_and_rests_on_nobody_else() -> None:
     told = WEIGHTED_DP.explain(_study("rounds = 70", K=4))
     text = " ".join((*told.leaves, *told.collusion, *told.cost))
     assert "70 steps" in text
-    assert "That is proved, against everybody else together" in text
-    assert "train before you join" in text
+    assert says(text, "proved_against_all")
+    assert says(text, "trained_before_join")
     assert "not proved" not in text
     assert "{" not in text
     assert "\n" not in text
