@@ -40,7 +40,7 @@ from masquerade_protocols import PROTOCOLS
 from tests.export_helpers import model_of, records_for
 from tests.extras.exported import by_onnx
 from tests.face_helpers import STATEMENT_FIELDS, Shell, records, small_study, split_csv, write_csv
-from tests.messages import raises
+from tests.messages import raises, says, sentence
 
 AGE = Feature(name="age", min=0.0, max=120.0)
 FEATURES = (
@@ -299,8 +299,8 @@ def test_without_its_package_a_form_is_refused_with_the_extra_to_install(
     for words in (["export", run, "--to", form, "--force"], ["predict", run / f"model.{form}", run / "none.csv"]):
         answer = shell.json(*words)
         assert answer.code == 4
-        assert f"needs {package}, which is not installed" in answer.json["message"]
-        assert answer.json["hint"] == f"install it with 'pip install {package}'"
+        assert says(answer.json["message"], "needs_package", ..., package)
+        assert answer.json["hint"] == sentence("install_it", package)
 
 
 # --- The card ----------------------------------------------------------------------
@@ -340,14 +340,14 @@ def test_a_cards_front_matter_is_yaml_with_what_was_measured(tmp_path: Path) -> 
     assert (metric["type"], metric["value"]) == ("accuracy", 0.875)
     assert (auc["type"], auc["value"]) == ("roc_auc", 0.9)
     assert "1,234 records" in card
-    assert "one person held all records" in card
+    assert says(card, "one_person_held")
 
 
 def test_a_drowned_estimate_is_no_metric() -> None:
     evaluation = {"records": 9, "error": {"value": None, "low": 0.0, "high": 1.0}}
     card = card_of(Provenance.of(model_of(FEATURES), "", {"statement": [], "evaluation": evaluation}))
     assert "model-index" not in card
-    assert "Nothing was measured" not in card
+    assert not says(card, "nothing_measured")
 
 
 @pytest.mark.parametrize("text", ["", "# no block", "two"])
@@ -385,8 +385,8 @@ def test_a_result_of_another_run_is_not_taken_for_the_models(shell: Shell, run: 
     (run / "result.json").write_text(json.dumps(result | {"run_id": "00"}))
     answer = shell.json("export", run, "--to", "card")
     assert answer.data["statement"] is False
-    assert "without a privacy statement" in answer.json["message"]
-    assert "its statement is not here" in (run / "MODEL_CARD.md").read_text()
+    assert says(answer.json["message"], "without_statement")
+    assert says((run / "MODEL_CARD.md").read_text(), "statement_missing")
 
 
 def test_a_simulations_mark_is_in_every_form(shell: Shell, run: Path) -> None:
@@ -407,7 +407,7 @@ def test_a_run_that_made_no_model_is_named(shell: Shell, tmp_path: Path) -> None
     (tmp_path / "result.json").write_text(json.dumps({"statement": [], "protocol": "summary", "run_id": "00"}))
     answer = shell.json("export", tmp_path, "--to", "onnx")
     assert answer.code == 4
-    assert "made no model, since its protocol is summary" in answer.json["message"]
+    assert says(answer.json["message"], "run_without_model", ..., "summary")
 
 
 @pytest.mark.parametrize("protocol", [name for name, entry in PROTOCOLS.items() if entry.makes_model])

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from masquerade.simulation import WATERMARK
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RunFailed
 from masquerade_lab.commands.progress import told
 from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, reproduce
@@ -27,7 +28,7 @@ from masquerade_lab.reproduce.engine.report import Panel, Series
 from masquerade_lab.reproduce.engine.tasks import Kept, Runner, Standing, Task, decode, encode, one_after_another
 from tests import ROOT, small_figure
 from tests.face_helpers import Shell
-from tests.messages import raises, says
+from tests.messages import raises, says, sentence
 
 CSV, CURVES, SVG, PNG, VALUES = (f"small-1{end}" for end in (".csv", "-curves.csv", ".svg", ".png", ".json"))
 
@@ -120,7 +121,7 @@ def test_a_dask_cluster_writes_the_same_bytes_and_outlives_a_worker(
     assert Runner(dask=address)(_fated(runs, "")[:1]) == [0]
     assert {int(path.name.split("-")[1]) for path in runs.glob("0-*")} <= {processes[1].pid, processes[2].pid}
     answer = shell("reproduce", "small", "--out", tmp_path / "both", "--dask", address, "--jobs", 2)
-    assert (answer.code, "both jobs and dask" in answer.err) == (4, True)
+    assert (answer.code, says(answer.err, "jobs_and_dask")) == (4, True)
 
 
 def test_libraries_of_linear_algebra_have_one_thread_in_a_task() -> None:
@@ -166,7 +167,7 @@ def test_after_a_kill_only_the_rest_is_run_and_the_bytes_are_the_same(tmp_path: 
     again = _command(tmp_path, runs)
     _, words = again.communicate()
     assert again.returncode == 0, words
-    assert f"{len(had)} kept from an earlier run" in words
+    assert says(words, "kept_from_before", len(had))
     assert _ran(runs) == [k for k in range(6) if k not in had]
     assert not kept.exists()
     whole = small_figure.figure(6, 7, one_after_another, None)
@@ -281,9 +282,10 @@ def test_a_log_has_lines(capsys: pytest.CaptureFixture[str]) -> None:
         tell(Standing(6, 2, 1, 9.0, 3.0, 90.0))
         tell(Standing(6, 3, 1, 9.0, 4.0, 80.0))  # too soon
         tell(Standing(6, 6, 1, 9.0, 9.0, 0.0))
+    kept = sentence("kept_from_before", 1)
     assert capsys.readouterr().err.splitlines() == [
-        "small 1: 2 of 6 tasks, 1 kept from an earlier run, about 2 min left",
-        "small 1: 6 of 6 tasks, 1 kept from an earlier run",
+        f"small 1: 2 of 6 tasks{kept}, about 2 min left",
+        f"small 1: 6 of 6 tasks{kept}",
     ]
 
 
@@ -306,9 +308,9 @@ def test_the_files_hold_the_numbers_and_the_claims(shell: Shell, tmp_path: Path)
     texts = ["".join(text.itertext()) for text in ET.parse(folder / SVG).iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314 - our own file
     for expected in ("first", "second", "coordinate", "sum", "sum (claimed)", "none"):
         assert expected in texts
-    assert any("simulation: not a private release" in text for text in texts)
-    assert b"simulation: not a private release" in (folder / PNG).read_bytes()
-    assert json.loads((folder / VALUES).read_text())["watermark"] == "simulation: not a private release"
+    assert any(WATERMARK in text for text in texts)
+    assert WATERMARK.encode() in (folder / PNG).read_bytes()
+    assert json.loads((folder / VALUES).read_text())["watermark"] == WATERMARK
 
 
 def test_numbers_of_numpy_are_written_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +325,7 @@ def test_files_of_somebody_else_are_not_overwritten(shell: Shell, tmp_path: Path
     folder.mkdir()
     (folder / SVG).write_text("mine")
     answer = shell("reproduce", "small", "--out", folder)
-    assert (answer.code, "was not made by this same command" in answer.err) == (4, True)
+    assert (answer.code, says(answer.err, "made_by_another", ...)) == (4, True)
     assert [path.name for path in folder.iterdir()] == [SVG]
     (folder / SVG).unlink()
     (folder / "notes.txt").write_text("mine")
@@ -341,7 +343,7 @@ def test_without_matplotlib_there_is_csv_and_a_sentence(
     monkeypatch.setattr(files, "can_draw", lambda: False)
     answer = shell("reproduce", "small")
     assert answer.code == 0
-    assert "no picture, since matplotlib is not installed" in answer.err
+    assert says(answer.err, "no_picture")
     assert sorted(path.name for path in (tmp_path / "small-1").iterdir()) == sorted([CSV, CURVES, VALUES])
     monkeypatch.setattr(drawing, "can_draw", lambda: False)
     with raises(BadInput, "needs_matplotlib"):
@@ -402,7 +404,7 @@ def test_no_scheduler_is_a_sentence_within_ten_seconds(shell: Shell) -> None:
     for address in ("127.0.0.1:9", "nonsense://x"):
         answer = shell("reproduce", "small", "--dask", address)
         assert answer.code == 4
-        assert f"no Dask scheduler answers at {address}" in answer.err
+        assert says(answer.err, "workers_find_no_scheduler", address)
     assert time.monotonic() - began < 20
 
 

@@ -43,7 +43,7 @@ from masquerade_lab.commands.audit import cells
 from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.dp_gd import roles as dp_gd
 from tests.face_helpers import Shell
-from tests.messages import raises
+from tests.messages import raises, says
 from tests.pages import Page, defined_tests
 
 _Array = NDArray[np.float64]
@@ -406,7 +406,7 @@ def test_the_command_audits_a_file(shell: Shell, tmp_path: Path) -> None:
     path.write_text(_own("pooled").to_toml())
     answer = shell.json("audit", path, "--runs", 40)
     assert (answer.code, answer.data["exceeded"], answer.data["view"]) == (1, True, "released model")
-    assert "do not run this study" in answer.json["hint"]
+    assert says(answer.json["hint"], "do_not_run")
     path.write_text(_own("gop").to_toml())
     answer = shell.json("audit", path, "--runs", 40)
     assert (answer.code, answer.data["exceeded"], answer.data["runs"]) == (0, False, 40)

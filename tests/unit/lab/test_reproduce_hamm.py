@@ -34,7 +34,7 @@ from masquerade_lab.reproduce.hamm_runs import (
     shuffled,
     tight_sensitivity,
 )
-from tests.messages import raises
+from tests.messages import raises, sentence
 from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]
@@ -273,8 +273,9 @@ def test_a_crossing_that_is_none_says_why() -> None:
     def row(level: float) -> Row:
         return crossing_row("t", "soft", found, "soft", (1.0, 10.0, 100.0), np.full(10, level), "the paper: 10")
 
-    assert (row(0.6).value, row(0.6).error, row(0.6).note) == (1.0, None, "below at every point; the paper: 10")
-    assert (row(0.3).value, row(0.3).error, row(0.3).note) == (100.0, None, "above at every point; the paper: 10")
+    below, above = (sentence("at_every_point", where, "; the paper: 10") for where in ("below", "above"))
+    assert (row(0.6).value, row(0.6).error, row(0.6).note) == (1.0, None, below)
+    assert (row(0.3).value, row(0.3).error, row(0.3).note) == (100.0, None, above)
     assert row(0.45).note == "the paper: 10"
     assert row(0.45).error is not None
 

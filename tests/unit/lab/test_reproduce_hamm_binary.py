@@ -25,7 +25,7 @@ from masquerade_lab.reproduce.hamm_binary_runs import (
 )
 from masquerade_lab.reproduce.hamm_data import connections, stand_in, urls
 from masquerade_lab.reproduce.hamm_points import Point
-from tests.messages import raises
+from tests.messages import raises, says
 
 _Array = NDArray[np.float64]
 
@@ -226,7 +226,7 @@ def _named(report: Report, table: str) -> list[Row]:
 def test_figure_4_without_data_is_on_a_stand_in_that_is_named_so() -> None:
     report = reproduce("hamm-2016", "4", draws=2)
     assert "invented" in report.settings["records"]
-    assert any(note.startswith("THE RECORDS ARE INVENTED") for note in report.notes)
+    assert any(says(note, "records_invented") for note in report.notes)
     assert all(panel.title.startswith("Stand-in") for panel in report.panels)
     assert [row.name for row in _named(report, hamm_binary._WITHOUT) if not row.broken] == [
         *(f"{method}, M = {M}" for M in (10, 20) for method in ("batch", "vote", "soft", "avg")),
@@ -261,7 +261,7 @@ def test_figure_3_reads_its_data_and_does_not_depend_on_the_order_of_tasks(
     assert accuracy["batch, M = 20"] > accuracy["indiv"] > 0.4
     # These connections are not KDD's, so what is known of KDD's accuracies does not hold.
     assert "indiv" in {row.name for row in report.failed}
-    assert "three of which" in report.notes[0]
+    assert says(report.notes[0], "dimensions_of_zeros")
 
     def backwards(tasks: Sequence[Task]) -> list[Any]:
         assert len({task.key for task in tasks}) == len(tasks) == 3

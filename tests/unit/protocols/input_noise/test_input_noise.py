@@ -575,7 +575,7 @@ def test_a_proven_statement_is_the_privacy_target_in_every_view(law: str, K: int
         assert row.delta == (1e-5 if law == "gaussian" else pytest.approx(2.0**-60 * (1 + math.e)))
     assert says(views[0].text, "target_verdict", ..., "holds")
     features = "0.7" if law == "l2" else "0.7284"  # which alone would be allowed 0.7, were the costs added up
-    assert says(views[0].text, "features_cost", features, sentence("label_cost", "0.3", 1))
+    assert says(views[0].text, "features_cost", features, f" {sentence('label_cost', '0.3', 1)}")
     assert party.unit == "party"
     assert public.cost(study) == (views[0].epsilon, views[0].delta)
     cost = " ".join(INPUT_NOISE.explain(study).cost)
