@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
     from _pytest.raises import RaisesExc
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 PATH = ROOT / "tests" / "messages.toml"
 
@@ -46,12 +48,17 @@ def pattern(key: str, *values: object) -> str:
         What stands in the places of ``{}``, in order; ``...`` for anything. Blanks and ends of lines are alike, so that
         the sentence is found where a terminal breaks it.
     """
-    pieces = _TEXTS[key].split("{}")
-    if len(values) != len(pieces) - 1:
-        raise ValueError(f"{key} has {len(pieces) - 1} places for values, and {len(values)} were given")
+    pieces = _pieces(key, values)
     varying = [".*?" if value is ... else _loose(str(value)) for value in values]
     fixed = [_loose(piece) for piece in pieces]
     return "(?s:" + fixed[0] + "".join(a + b for a, b in zip(varying, fixed[1:], strict=True)) + ")"
+
+
+def _pieces(key: str, values: tuple[object, ...]) -> list[str]:
+    pieces = _TEXTS[key].split("{}")
+    if len(values) != len(pieces) - 1:
+        raise ValueError(f"{key} has {len(pieces) - 1} places for values, and {len(values)} were given")
+    return pieces
 
 
 def _loose(text: str) -> str:
@@ -59,10 +66,16 @@ def _loose(text: str) -> str:
 
 
 def raises(
-    error: type[BaseException] | tuple[type[BaseException], ...], key: str, *values: object | EllipsisType
-) -> RaisesExc[BaseException]:
+    error: type[_Error] | tuple[type[_Error], ...], key: str, *values: object | EllipsisType
+) -> RaisesExc[_Error]:
     """Expect an error of this class that says this sentence; use it as ``pytest.raises``."""
     return pytest.raises(error, match=pattern(key, *values))
+
+
+def sentence(key: str, *values: object) -> str:
+    """Return a sentence of the table with these values, for a comparison with all of a text."""
+    pieces = _pieces(key, values)
+    return pieces[0] + "".join(f"{value}{piece}" for value, piece in zip(values, pieces[1:], strict=True))
 
 
 def says(text: str, key: str, *values: object | EllipsisType) -> bool:
