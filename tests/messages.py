@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -18,11 +18,11 @@ from tests import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import EllipsisType
 
     from _pytest.raises import RaisesExc
 
 PATH = ROOT / "tests" / "messages.toml"
+_E = TypeVar("_E", bound=BaseException)
 
 
 def _entries() -> Iterator[tuple[str, str, str]]:
@@ -58,13 +58,11 @@ def _loose(text: str) -> str:
     return r"\s+".join(re.escape(word) for word in re.split(r"\s+", text))
 
 
-def raises(
-    error: type[BaseException] | tuple[type[BaseException], ...], key: str, *values: object | EllipsisType
-) -> RaisesExc[BaseException]:
+def raises(error: type[_E] | tuple[type[_E], ...], key: str, *values: object) -> RaisesExc[_E]:
     """Expect an error of this class that says this sentence; use it as ``pytest.raises``."""
     return pytest.raises(error, match=pattern(key, *values))
 
 
-def says(text: str, key: str, *values: object | EllipsisType) -> bool:
+def says(text: str, key: str, *values: object) -> bool:
     """Say whether a text contains this sentence of the table."""
     return re.search(pattern(key, *values), text) is not None
