@@ -12,6 +12,7 @@ from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.dp_gd.schedule import noise_of
 from masquerade_protocols.neighbouring import LARGEST_CHANCE, chance_of_cut_in
 from tests.dropout_helpers import losing_study, masked_text
+from tests.messages import raises, says
 
 K = 150
 MOST = 78  # the most colluders of 150 parties
@@ -71,20 +72,20 @@ def test_more_colluders_than_64_neighbours_bear_are_refused() -> None:
         protocol_of(study_of(MOST + 1))
     assert "more than 2^-40" in str(caught.value)
     protocol_of(study_of(64, parties=65))  # all are neighbours
-    with pytest.raises(BadInput, match="at most 63"):
+    with raises(BadInput, "colluders_too_many", ..., 63, ...):
         protocol_of(study_of(64, parties=66))
 
 
 def test_the_smallest_set_counts_where_parties_may_be_lost() -> None:
     study = losing_study(K=K, survivors=K - 10, colluders=MOST, section="rounds = 3")
     assert chance_of_cut_in(study) == pytest.approx(delta_of_cut(K - 10, MOST))
-    with pytest.raises(BadInput, match="at most 75 here") as caught:
+    with raises(BadInput, "colluders_too_many", ..., 75, ...) as caught:
         protocol_of(study)
     assert caught.value.hint == "lower colluders, or raise [dropouts] min_survivors"
 
 
 def test_a_delta_that_the_chance_takes_up_is_refused() -> None:
-    with pytest.raises(BadInput, match="delta is 1e-13, but must be more than"):
+    with raises(BadInput, "delta_below_cut", "1e-13"):
         protocol_of(study_of(MOST, delta=1e-13))
 
 
@@ -92,8 +93,8 @@ def test_paillier_and_small_studies_have_no_neighbours() -> None:
     small = study_of(60, parties=65)
     assert chance_of_cut_in(small) == 0
     rows = protocol_of(small).statement(small)
-    assert not any("shares masks with 64" in words for row in rows for words in row.assumptions)
-    assert "every two parties share random numbers" in " ".join(protocol_of(small).explain(small).leaves)
+    assert not any(says(words, "colluders_too_many", ..., ..., 64) for row in rows for words in row.assumptions)
+    assert says(" ".join(protocol_of(small).explain(small).leaves), "every_two_share_randomness")
     said = protocol_of(study_of(1)).explain(study_of(1))
-    assert "you share random numbers with 64 other parties" in " ".join(said.leaves)
+    assert says(" ".join(said.leaves), "neighbours_share_randomness", 64)
     assert "Only if 64 or more parties side with Charlie" in " ".join(said.collusion)

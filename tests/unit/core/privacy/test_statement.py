@@ -18,6 +18,7 @@ from masquerade_core.privacy.statement import (
     honest_noise,
     large_delta,
 )
+from tests.messages import says
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def test_a_small_delta_is_not_warned_of() -> None:
 def test_a_delta_for_parties_is_warned_of_in_parties() -> None:
     warning = large_delta(0.1, 2_000, "party")
     assert "There are 2,000 parties" in warning
-    assert "all records of that party" in warning
+    assert says(warning, "all_records_of_party")
     assert "that record " not in warning
 
 

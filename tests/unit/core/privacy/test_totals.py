@@ -16,6 +16,7 @@ from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from masquerade_protocols import entry_of
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
+from tests.messages import says
 from tests.processes import Machines
 from tests.statement_studies import studies
 
@@ -109,7 +110,7 @@ def desk(tmp_path: Path) -> _Desk:
 def test_approve_says_whose_number_two_studies_show(desk: _Desk) -> None:
     assert desk.approve("first", "234") == ()
     (said,) = desk.approve("second", "23")
-    assert "This study and first count the records of different sites" in said
+    assert says(said, "count_different_sites", "first")
     assert said.endswith("show everybody exactly how many records p4 has.")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from masquerade_core.words import DELTA, counted, listed
 from tests import ROOT
+from tests.messages import raises
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_the_last_name_may_be_joined_by_another_word() -> None:
 
 
 def test_a_list_of_nothing_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="no names"):
+    with raises(ValueError, "no_names_to_list"):
         listed([])
 
 
