@@ -139,7 +139,10 @@ def test_a_link_is_followed_for_a_person_and_refused_in_a_folder_of_others(home:
 def test_a_file_is_too_large_before_any_of_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SPECIAL["sparse"](tmp_path / "x")
     monkeypatch.setattr(os, "read", None)
-    with pytest.raises(BadInput, match="3,221,225,472 bytes"), opened(tmp_path / "x", 1 << 20, "study", "hint"):
+    with (
+        raises(BadInput, "file_too_large", "3,221,225,472", "study", "1,048,576"),
+        opened(tmp_path / "x", 1 << 20, "study", "hint"),
+    ):
         raise AssertionError("it was opened")
 
 

@@ -36,7 +36,7 @@ from masquerade_protocols.dp_gd.roles import clip_of, clipped_sum
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 from tests.evaluation_helpers import held_back_study
-from tests.messages import raises, says
+from tests.messages import raises
 from tests.protocol_helpers import make_study
 from tests.summary_helpers import patients, summary_study
 
@@ -278,7 +278,6 @@ def test_a_disk_without_space_ends_with_a_sentence_and_nothing_is_left(tmp_path:
         raises(BadInput, "disk_too_full") as caught,
     ):
         stream_csv(path, make_study(2, _D), folder)
-    assert says(caught.value.message, "disk_too_full")
     assert not any(digits in str(caught.value) for digits in ("5000", "5,000", "160"))  # nor how many records
     assert list(folder.iterdir()) == []
 
@@ -385,7 +384,7 @@ def test_a_study_that_says_nothing_of_precision_keeps_its_hash() -> None:
     assert not any("precision" in name for name in study.canonical())
     assert _half(study).digest() != study.digest()
     assert _half(study).study.precision == "float32"
-    with pytest.raises(BadInput, match="precision"):
+    with raises(BadInput, "must_be", "precision", '"float16"', '"float64" or "float32"'):
         Study.parse(study.to_toml().replace("[study]\n", '[study]\nprecision = "float16"\n'), in_memory=True)
 
 

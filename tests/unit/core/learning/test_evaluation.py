@@ -280,7 +280,7 @@ def test_a_threshold_is_the_best_edge_and_its_intervals_hold_for_all(rule: str) 
         assert found.chosen.answered.value == pytest.approx(0.2, abs=0.02)
     alone = next(point for point in found.curve if point.score == found.threshold)
     assert found.chosen.error.low < alone.error.low < alone.error.high < found.chosen.error.high
-    assert found.to_json()["threshold"]["intervals"] == "for all thresholds at once"
+    assert says(found.to_json()["threshold"]["intervals"], "intervals_at_all_thresholds")
 
 
 def test_the_threshold_goes_with_the_model_and_decides() -> None:
@@ -397,7 +397,7 @@ def test_protocols_that_hold_nothing_back_say_so() -> None:
             assert "[evaluation]" in refused.value.message, name
             assert says(refused.value.hint, "study_new_measure")
     paper = held_back_study(3, 4, protocol="psgd", calibration="paper")
-    with pytest.raises(BadInput, match='psgd with calibration = "paper" holds no records back'):
+    with raises(BadInput, "holds_no_records_back", 'psgd with calibration = "paper"'):
         entry_of(paper)
 
 
@@ -439,7 +439,7 @@ def test_the_statement_and_the_plain_words_say_that_the_costs_do_not_add_up() ->
     kept = [claim for claim in statement_of(study) if not claim.view.startswith("evaluation")]
     assert kept == list(statement_of(plain))
     said, before = entry_of(study).explain(study), entry_of(plain).explain(plain)
-    assert says(said.leaves[-1], "records_too_many", ..., "PARTIAL 20 % of your")
+    assert said.leaves[-1].startswith("20 % ")
     assert said.leaves[:-1] == before.leaves
     assert says(said.cost[-1], "evaluation_costs_nothing")
     assert said.cost[:-1] == before.cost

@@ -107,7 +107,7 @@ def test_every_view_of_the_contract_stands_in_the_statement() -> None:
     assert views[0] == "released model"
     assert {"Charlie", "one party, not the smallest", "the party with the fewest records"} <= set(views)
     assert any(says(view, "view_of_charlie_with_lead") for view in views)
-    assert says(views, "view_of_charlie_with_others", "2 parties")
+    assert any(says(view, "view_of_charlie_with_others", "2 parties") for view in views)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "l2"])

@@ -29,6 +29,7 @@ from masquerade_protocols.blocks.paillier_sum import Contribution, Opened, Round
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.registry import entry_named
 from tests.host_helpers import World, run_together
+from tests.messages import says
 
 Change = Callable[[str, Message], Message | tuple[Message, ...]]
 SAME = b"the run of a test"[:16]
@@ -306,7 +307,7 @@ def test_charlie_is_cleared_by_all_parties_files_alone_for_one_may_show_another_
         {name: read_evidence(path.read_text(), name) for name, path in _run(world, folder, change).items()}
         for folder, change in ((tmp_path / "a", _garbage), (tmp_path / "b", _forged_sum))
     )
-    assert "he is cleared" in verdict(world.study, SAME, true.values()).found[0]
+    assert says(verdict(world.study, SAME, true.values()).found[0], "charlie_cleared")
     for absent in world.study.names:
         found = verdict(world.study, SAME, [file for name, file in true.items() if name != absent])
         assert found.culprit == ""
@@ -328,7 +329,7 @@ def test_parties_contributions_count_if_they_fit_charlies_receipt_alone(
         for folder in (tmp_path / "a", tmp_path / "b")
     )
     parties = [true[name] for name in world.study.names]
-    assert "he is cleared" in verdict(world.study, run, parties).found[0]
+    assert says(verdict(world.study, run, parties).found[0], "charlie_cleared")
     second = next(row for row in again["p3"].frames if row[0] == "p3")
     told = [row for row in true["p3"].frames if row[0] == CHARLIE]
     lie = _signed(world, Evidence(true["p3"].run, "p3", (*told, second), b""), "p3")
@@ -375,7 +376,7 @@ def test_files_that_are_no_evidence_are_refused_with_a_sentence(tmp_path: Path, 
     bad.write_text(json.dumps({"run_id": "00", "participant": "p1", "roster": "", "frames": [], "signature": "Pw=="}))
     code, answer = _blamed(world, tmp_path, {"p1": bad}, capsys)
     assert code == 4
-    assert "is of the run 00, which is no run of this study" in answer["message"]
+    assert says(answer["message"], "files_of_no_run_of_study", "00")
 
 
 def test_files_of_two_runs_of_one_study_are_not_taken_together(tmp_path: Path, capsys: Any) -> None:
@@ -384,12 +385,12 @@ def test_files_of_two_runs_of_one_study_are_not_taken_together(tmp_path: Path, c
     one, two = (_run(world, tmp_path / name, _garbage)["p1"] for name in ("a", "b"))
     code, answer = _blamed(world, tmp_path, {"p1": one, "p2": two}, capsys)
     assert code == 4
-    assert "give files of one run" in answer["hint"]
+    assert says(answer["hint"], "files_of_one_run")
     runs = [bytes.fromhex(read_evidence(path.read_text(), "").run) for path in (one, two)]
     files = [read_evidence(path.read_text(), "") for path in (one, two)]
     assert runs[0] != runs[1]
     assert verdict(world.study, runs[0], files).culprit == ""
-    assert "for this run does not bear its signature" in verdict(world.study, runs[0], files).found[0]
+    assert says(verdict(world.study, runs[0], files).found[0], "signature_missing_in_run")
 
 
 def test_verify_accepts_the_folders_of_attempts_that_failed(tmp_path: Path, capsys: Any) -> None:

@@ -21,6 +21,7 @@ from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.process.terminal import Terminal
 from tests.face_helpers import Shell
 from tests.host_helpers import World
+from tests.messages import raises, says
 from tests.wired import Clock, Wired
 
 CANARY = "canary-0123456789"
@@ -257,7 +258,7 @@ def test_a_log_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path, tmp_path / "no" / "my.log", tmp_path / "link", tmp_path / "fifo"):
-        with pytest.raises(BadInput, match="cannot be written"):
+        with raises(BadInput, "log_not_written"):
             LogFile(path)
 
 
@@ -360,7 +361,7 @@ def test_the_modules_have_the_options_of_the_commands_log_and_metrics(
     words += ["--log-file", tmp_path / "my.log", "--log-level", "info", "--metrics", "0"]
     assert main(app, [str(word) for word in words], module) == 4
     (_, (level, said)) = lines((tmp_path / "my.log").read_text())  # the first line has the address of the metrics
-    assert (level, "there is no study at" in said) == ("ERROR", True)
+    assert (level, says(said, "file_missing", "study")) == ("ERROR", True)
     assert capsys.readouterr().err.count("there is no study at") == 1
 
 
@@ -373,6 +374,6 @@ def test_both_processes_write_a_log(
     answer = Shell(capsys)(*words, *(["--data", "d"] if command == "party" else []))
     assert answer.code == 4
     ((level, said),) = lines((tmp_path / "my.log").read_text())
-    assert (level, "there is no study at" in said, "(exit code 4, bad_input)" in said) == ("ERROR", True, True)
+    assert (level, says(said, "file_missing", "study"), "(exit code 4, bad_input)" in said) == ("ERROR", True, True)
     refused = Shell(capsys)(*words[:-1], tmp_path, *(["--data", "d"] if command == "party" else []))
-    assert (refused.code, "cannot be written" in refused.err) == (4, True)
+    assert (refused.code, says(refused.err, "log_not_written")) == (4, True)

@@ -18,6 +18,7 @@ from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.messages import AllClosed, Closed, Roster
 from masquerade_host.session.transcript_agreement import BroadcastLog
 from tests.host_helpers import World, run_together
+from tests.messages import says
 from tests.wired import Wired, announced_by
 
 PARTIES = ("p1", "p2", "p3")
@@ -231,7 +232,7 @@ def test_a_party_that_closes_with_a_wrong_hash_is_named_by_charlie(seated: Wired
             assert isinstance(error, Reported)
             assert (error.said_by, error.accused) == (CHARLIE, ("p2",))
     assert set(seated.errors) == set(EVERYBODY)
-    assert "p2 closed the run with a wrong hash" in seated.errors[CHARLIE].message
+    assert says(seated.errors[CHARLIE].message, "closed_with_wrong_hash", "p2")
 
 
 # --- Charlie shows other frames than the parties signed ----------------------------------

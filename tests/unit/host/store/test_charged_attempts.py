@@ -15,6 +15,7 @@ from masquerade_protocols import PROTOCOLS, protocol_of, statement_of
 from masquerade_protocols.dp_gd.schedule import noise_of
 from masquerade_protocols.in_memory import run_in_memory
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named
+from tests.messages import raises
 from tests.protocol_helpers import make_data
 from tests.unit.protocols import test_refusals as every
 
@@ -102,7 +103,7 @@ def test_so_many_attempts_may_follow_once_something_has_left(tmp_path: Path) -> 
     for attempt in (1, 2):
         assert begun(ledger, study) == attempt
         ledger.debits_for(study, "p1").debit(bytes([attempt]) * 16, [mechanism()])
-    with pytest.raises(BudgetExceeded, match="an earlier attempt at this study released something"):
+    with raises(BudgetExceeded, "attempt_had_release"):
         ledger.start_attempt(study, "p1", ledger.fingerprint(RECORDS))
     assert ledger.account("default").spent == 2.0
 
