@@ -28,7 +28,7 @@ from masquerade_core.study_files import load_study
 from masquerade_host.process.driver import run_role
 from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
-from masquerade_host.session.journaling import Debits
+from masquerade_host.session.commits import Debits
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.journal import SqliteJournal
 from masquerade_host.store.keyfiles import Keys, load_keys

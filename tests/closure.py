@@ -65,7 +65,7 @@ _READY = "program.py Program.here"
 _OPENS = "driver.py run_role"
 _GOES_ON = "driver.py _converse"
 _ARRIVES = ("dialer.py PartySocket.arrivals", "sockets.py CharlieSocket.arrivals")
-_IN_INBOX = "channel.py Inbox.put"
+_IN_INBOX = "session.py Inbox.put"
 
 _RECORDER = """
 import os, runpy, sys, threading, time, atexit

@@ -38,6 +38,10 @@ def product(seed: int, number: int) -> dict[Any, Any]:
     return {("values", 1): values, "tuple": (float(values.sum()), np.float64(values[0]), number, None, "words", b"\0")}
 
 
+REFUSAL = ("a file is not there", "put it there")
+"""What task 3 says when it refuses, and the hint."""
+
+
 def fated(folder: str, number: int, fate: str) -> int:
     """Return a number; but task 3 raises, refuses, or dies the first time."""
     _leave(Path(folder), number)
@@ -45,7 +49,7 @@ def fated(folder: str, number: int, fate: str) -> int:
         case "raises":
             raise ValueError("secret record")
         case "refuses":
-            raise BadInput("a file is not there", "put it there")
+            raise BadInput(*REFUSAL)
         case "dies" if len(list(Path(folder).glob("3-*"))) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
     return number

@@ -20,7 +20,7 @@ from masquerade_core.study import Study
 from masquerade_host.process import program
 from masquerade_host.process.process import held
 from masquerade_host.process.progress import Observer
-from masquerade_host.session.journaling import Debits, NoDebits
+from masquerade_host.session.commits import Debits, NoDebits
 from masquerade_host.store.approvals import Approval, find_approval, need_approval
 from masquerade_host.store.ledger import Account, Ledger
 from masquerade_host.store.policy import Policy, load_policy

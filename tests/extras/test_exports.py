@@ -18,6 +18,7 @@ from masquerade_core.study_files import read_study_text
 from tests import ROOT
 from tests.export_helpers import Columns, model_for, model_of, records_for
 from tests.extras.exported import by_onnx, by_skops, side_by_side
+from tests.messages import raises
 
 EXAMPLES = ROOT / "examples"
 STUDIES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.glob("*/*.toml"))
@@ -130,8 +131,9 @@ def test_a_record_that_the_study_refuses_is_refused_everywhere(column: str, cell
     model = model_of(ALL, rule="refuse")
     columns = records_for(model.encoder, 20)
     columns[column][7] = cell
-    with pytest.raises(BadInput, match="record 8"):
+    with raises(BadInput, "cannot_be_labelled", "the data", 1, "20 records", ...) as caught:
         predict(model, columns)
+    assert "record 8" in caught.value.message
     answered = by_onnx(model, columns)
     others = [i for i in range(20) if i != 7]
     assert answered["label"][7] == ""

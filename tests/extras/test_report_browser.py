@@ -17,7 +17,7 @@ from pypdf import PdfReader
 
 from masquerade.pages import report_page, signature_page
 from masquerade.pages.reading import read_run
-from masquerade.simulation import simulate
+from masquerade.simulation import WATERMARK, simulate
 from tests.protocol_helpers import make_data, make_study
 from tests.report_helpers import HOSTILE, make_world, run_to
 
@@ -136,7 +136,7 @@ def test_page_one_fits_on_one_screen_and_on_one_sheet_of_numbered_paper(
 
 
 def test_a_simulation_is_marked_on_every_sheet(open_page: Open) -> None:
-    assert all("not a private release" in text.lower() for text in _printed(open_page("simulation")))
+    assert all(WATERMARK in text.lower() for text in _printed(open_page("simulation")))
 
 
 def _printed(page: Page) -> list[str]:

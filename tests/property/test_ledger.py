@@ -91,7 +91,7 @@ def test_at_each_moment_of_a_session_everything_that_left_is_in_the_ledger(data:
         wired = Wired(World.new(2, port=5555))
         wired.join()
         p1 = wired.parties["p1"]
-        p1._debits = ledger.debits_for(study, "p1")
+        p1._commits._debits = ledger.debits_for(study, "p1")
         left: list[Release] = []
         due: list[Release] = []
         for i in range(data.draw(st.integers(0, 8))):

@@ -21,9 +21,9 @@ from masquerade_core.seat import Join, Receive
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Frame
-from masquerade_host.channel.connection import Hop
 from masquerade_host.session import rosters
-from masquerade_host.session.admission import AdmittingSession
+from masquerade_host.session.admission import Admission
+from masquerade_host.session.hop import Hop
 from masquerade_host.session.party import PartySession
 from masquerade_host.session.session import Session
 from masquerade_protocols.blocks.layouts import as_words
@@ -60,13 +60,13 @@ def announce_another_key() -> None:
 
 def collude() -> None:
     """Charlie gives p1's key away, admits whoever comes, and keeps what p2 contributes."""
-    came, deliver = AdmittingSession._came, Session._deliver
+    came, deliver = Admission.came, Session._deliver
 
-    def giving(session: AdmittingSession, hop: Hop) -> None:
+    def giving(admission: Admission, hop: Hop) -> None:
         if hop.name == "p1":
             KEY.with_suffix(".new").write_bytes(hop.box_key)
             KEY.with_suffix(".new").rename(KEY)
-        came(session, hop)
+        came(admission, hop)
 
     def keeping(session: Session, frame: Frame) -> None:
         if (frame.source, frame.type) == ("p2", "Masked"):
@@ -74,8 +74,8 @@ def collude() -> None:
             READ.with_suffix(".new").rename(READ)
         deliver(session, frame)
 
-    AdmittingSession._came = giving  # type: ignore[method-assign,assignment]
-    AdmittingSession._fault_in = lambda *_: None  # type: ignore[method-assign]
+    Admission.came = giving  # type: ignore[method-assign,assignment]
+    Admission._fault_in = lambda *_: None  # type: ignore[method-assign]
     Session._deliver = keeping  # type: ignore[method-assign,assignment]
 
 

@@ -211,7 +211,7 @@ def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_
     objectives = [point["objective"] for point in result["rounds"]]
     assert objectives[-1] < objectives[0]
     assert "rounds" not in json.loads((tmp_path / "run" / "hospital-b" / "result.json").read_text())
-    assert says((tmp_path / "run" / "report.txt").read_text(), "objective_on_test_set")
+    assert says((tmp_path / "run" / "report.txt").read_text(), "objective_shown")
 
 
 def test_a_rejected_protocol_says_why_its_model_is_bad(tmp_path: Path) -> None:

@@ -51,5 +51,5 @@ def test_everybody_ends_with_the_same_statistics_and_the_columns_of_a_next_study
 def test_a_test_set_is_refused_since_there_is_no_model_to_test(machines: Machines) -> None:
     end = machines.start(CHARLIE, "--test", str(machines.folder / "test.csv")).end()
     assert end.code == 4
-    assert says(end.error["message"], "no_classifier_to_test")
+    assert says(end.error["message"], "no_classifier_to_test", ...)
     assert Study.parse((machines.folder / "study.toml").read_text(), "it") == machines.study

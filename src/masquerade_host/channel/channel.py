@@ -1,7 +1,7 @@
 """A reliable channel: numbered frames over changing connections.
 
 Each end keeps its frames until the other acknowledges them, and sends them again on a new connection. Large frames
-travel as chunks. Frames for a role that has not asked for them yet wait in a bounded space.
+travel as chunks. A channel knows no run and no role: it counts what it is given, and says what may leave.
 
 Frames cut into chunks, and put together again.
 
@@ -19,21 +19,16 @@ A *hop* is the way between one party and Charlie. It outlives its connections. E
 other end has said, in a beat, that it holds it. On a new connection nobody sends a numbered frame before the other
 end's beat of that connection has come: the beat says from where on to send again. So the frames of one connection have
 no gap.
-
-The inbox: frames for a role that it has not asked for yet, in a bounded space.
 """
 
 import secrets
 import struct
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 
 from masquerade_core.errors import COPIES, ProtocolViolation, StateCopied
-from masquerade_core.wire.codec import MAX_BODY
-from masquerade_core.wire.frames import MAX_FRAME, Frame
+from masquerade_core.wire.frames import MAX_FRAME
 from masquerade_core.words import counted
-from masquerade_host.faults.aborts import violation_in
-from masquerade_host.session.states import Turn
 
 __all__ = [
     "CHUNK",
@@ -45,7 +40,6 @@ __all__ = [
     "QUEUE",
     "BadChunk",
     "Channel",
-    "Inbox",
     "Joiner",
     "Joiners",
     "Outbox",
@@ -323,41 +317,3 @@ class Channel:
         """The connection is gone: keep everything until the next one."""
         self.live = False
         self.ready = []
-
-
-# --- Inbox -----------------------------------------------------------------------
-
-_MAX_FRAMES = 64  # of one source and kind that the role has not asked for yet
-_MAX_BYTES = 4 * MAX_BODY  # of one source: no role is ever so far behind another
-
-
-class Inbox(defaultdict[tuple[str, str], deque[tuple[float, Frame]]]):
-    """The frames of each source and kind in their order, each with the time at which it came.
-
-    Parameters
-    ----------
-    me : str
-        The participant whose role they are for.
-    """
-
-    def __init__(self, me: str) -> None:
-        super().__init__(deque)
-        self._me = me
-
-    def put(self, frame: Frame, now: float) -> None:
-        """Put a role's frame into its source's queue.
-
-        Raises
-        ------
-        ProtocolViolation
-            More came than the role can have asked for.
-        """
-        queue = self[frame.source, frame.kind]
-        queue.append((now, frame))
-        if len(queue) > _MAX_FRAMES:
-            what = f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_FRAMES}"
-            raise violation_in(frame, self._me, what)
-        queues = (self[frame.source, kind] for kind in ("message", "sealed"))
-        if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_BYTES:
-            what = f"more bytes than were asked for; allowed are {_MAX_BYTES >> 20} MB"
-            raise violation_in(frame, self._me, what)

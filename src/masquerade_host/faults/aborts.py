@@ -13,7 +13,7 @@ A recipient believes no more than it checks itself. There are three ends for an 
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple
 
 from masquerade_core.errors import (
@@ -46,7 +46,6 @@ __all__ = [
     "suspects_of",
     "unanswered",
     "violation_in",
-    "whom_all_wait_for",
 ]
 
 LONG = 0.75
@@ -313,37 +312,3 @@ def _word_of(abort: Abort, data: bytes, me: str) -> Reported:
         accused=abort.blamed,
         frames=(data,),
     )
-
-
-def whom_all_wait_for(missing: Collection[str], waits: Mapping[str, Collection[str]]) -> frozenset[str]:
-    """Follow who waits for whom to those at the end: who waits for nobody, and circles that wait for each other.
-
-    Parameters
-    ----------
-    missing : collection of str
-        Whom the question begins with.
-    waits : mapping of str to collection of str
-        Whom each participant waits for, by its own word.
-
-    Returns
-    -------
-    frozenset of str
-        Everybody at an end that can be reached from ``missing``. All members of a circle are at an end if nobody in it
-        waits for anybody outside.
-    """
-    reached = {name: _reached(name, waits) for name in _reached_from(missing, waits)}
-    return frozenset(name for name, others in reached.items() if all(name in reached[other] for other in others))
-
-
-def _reached(name: str, waits: Mapping[str, Collection[str]]) -> frozenset[str]:
-    return _reached_from(waits.get(name, ()), waits)
-
-
-def _reached_from(names: Collection[str], waits: Mapping[str, Collection[str]]) -> frozenset[str]:
-    """Return these, all whom they wait for, all whom those wait for, and so on."""
-    seen, frontier = set[str](), list(names)
-    while frontier:
-        if (name := frontier.pop()) not in seen:
-            seen.add(name)
-            frontier.extend(waits.get(name, ()))
-    return frozenset(seen)

@@ -1,34 +1,40 @@
-"""Charlie's session from the roster on: it relays sealed messages, closes the run, and says who ended it.
+"""Charlie's session: it sends the roster, relays sealed messages, closes the run, and says who ended it.
 
-A *sealed message* goes from party to party: Charlie passes its sealed box on and cannot open it. How parties come in
-before is in :mod:`masquerade_host.session.admission`. Each party's hop has a state of its own, kept by
-:class:`~masquerade_host.channel.connection.Hop` and ruled by the table in :mod:`masquerade_host.session.states`.
+A *sealed message* goes from party to party: Charlie passes its sealed box on and cannot open it. Who may come, and over
+which connection, is decided in :mod:`masquerade_host.session.admission`. Each party's hop has a state of its own, kept
+by :class:`~masquerade_host.session.hop.Hop` and ruled by the table in :mod:`masquerade_host.session.states`.
 """
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Collection, Sequence
 
 from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViolation, RunFailed, StateCopied
-from masquerade_core.roster_disclosure import asked_by, closes_with_all, heard_by
-from masquerade_core.seat import Receive, Release, Send
-from masquerade_core.study import CHARLIE
+from masquerade_core.roster_disclosure import asked_by, closes_with_all, coin_of, heard_by
+from masquerade_core.seat import Forecast, Join, Receive, Release, Send
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, bits_of, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import Frame, split_boxes
+from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id, split_boxes
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
-from masquerade_host.channel.channel import MAX_KEPT
-from masquerade_host.channel.connection import Hop
-from masquerade_host.faults.aborts import LONG, check_abort, heard, refuted, unanswered, whom_all_wait_for
+from masquerade_host.channel.channel import MAX_KEPT, Channel
+from masquerade_host.faults.aborts import LONG, check_abort, heard, refuted, unanswered
 from masquerade_host.faults.evidence import judged, seen_in
-from masquerade_host.process.progress import Relayed
-from masquerade_host.session.admission import AdmittingSession
+from masquerade_host.process.program import Program
+from masquerade_host.process.progress import Observer, Relayed, quiet
+from masquerade_host.session.admission import Admission
+from masquerade_host.session.hop import Hop, Hops
+from masquerade_host.session.large_rosters import Shower, check_size
+from masquerade_host.session.lateness import Lateness
 from masquerade_host.session.messages import AllClosed, Closed, read_beat
 from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Standing, Standings, padded
+from masquerade_host.session.session import Session
 from masquerade_host.session.states import HopEvent, JoinState, Turn
+from masquerade_host.session.transcript_agreement import BroadcastLog
 from masquerade_host.store.journal import Entry
-from masquerade_host.transport.interface import Arrival
+from masquerade_host.store.keyfiles import Keys
+from masquerade_host.transport.interface import Arrival, CharlieLink
 
 __all__ = ["CharlieSession"]
 
@@ -38,8 +44,18 @@ _LOOKS = 0.2  # seconds between two looks at many parties
 _MANY = 65
 
 
-class CharlieSession(AdmittingSession):
-    """Charlie's side of a run; it is made as an :class:`~masquerade_host.session.admission.AdmittingSession`.
+class CharlieSession(Session):
+    """Charlie's side of a run.
+
+    Parameters
+    ----------
+    study : Study
+    keys : Keys
+        Charlie's.
+    connect : callable
+        Makes the link; :meth:`open` calls it.
+    version, observe, clock, program, forecast
+        See :class:`~masquerade_host.session.session.Session`.
 
     Attributes
     ----------
@@ -47,8 +63,41 @@ class CharlieSession(AdmittingSession):
         (source, destination, type, length) of every box that Charlie passed on, in order.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(
+        self,
+        study: Study,
+        keys: Keys,
+        connect: Callable[[], CharlieLink],
+        *,
+        version: str,
+        observe: Observer = quiet,
+        clock: Callable[[], float] = time.monotonic,
+        program: Program | None = None,
+        forecast: Forecast | None = None,
+    ) -> None:
+        super().__init__(CHARLIE, study, keys, version, observe, clock, program=program, forecast=forecast)
+        self._connect = connect
+        signers = {party.name: party.key.sign for party in study.parties}
+        self._endpoint = Endpoint(CHARLIE, self.study_id, keys.signing, signers)
+        self._hops = Hops(self.names, self._endpoint)
+        self._admission = Admission(
+            study,
+            version,
+            self._hops,
+            self._endpoint,
+            self._commits,
+            self.stats,
+            observe,
+            clock,
+            beat_every=self.beat_every,
+            beat_for=self._beat_for,
+            came=self._came,
+        )
+        self._lateness = Lateness(self._hops, self.allowance)
+        self._told = BroadcastLog()
+        self._coin = b""  # draws everybody's neighbours
+        self._joins: Join | None = None
+        self._verdict: Abort | None = None
         self.relayed: list[Relayed] = []
         self._finished = False
         self._lost: dict[str, MasqueradeError] = {}
@@ -56,10 +105,33 @@ class CharlieSession(AdmittingSession):
         self._next_notice = 0.0
         self._untold = set(self.names)  # who does not know yet that the run is over
 
+    def _channel_to(self, name: str) -> Channel:
+        return self._hops[name].channel
+
+    @property
+    def link(self) -> CharlieLink | None:
+        """The link, once it is open."""
+        return self._hops.link
+
+    @property
+    def _seated(self) -> bool:
+        return self.run != self.study_id
+
+    def open(self) -> None:
+        """Listen before the role starts: a port in use is found at once, and parties may come early."""
+        check_size(self.study)
+        self._hops.link = self._connect()
+        self._admission.begin()
+        self._observe("listening", address=self._hops.link.address)
+
     # --- The role's side ------------------------------------------------------
 
+    def _join(self, effect: Join) -> None:
+        self._joins = effect
+        self._seat_if_complete()
+
     def _send(self, effect: Send, due: Sequence[Release]) -> None:
-        self._owed += due
+        self._commits.owe(due)
         if effect.broadcast:
             self._broadcast("message", effect.bodies[0], type=effect.type)
             return
@@ -74,11 +146,49 @@ class CharlieSession(AdmittingSession):
         self._close_if_done()
         self._post()
 
+    # --- Numbered frames --------------------------------------------------------
+
+    def _put(self, name: str, data: bytes) -> None:
+        """Put a numbered frame on a hop."""
+        hop = self._hops[name]
+        if hop.channel.kept + len(data) > MAX_KEPT:
+            self._lose(hop, self._too_much(hop))
+            return
+        if hop.channel.all_acknowledged:
+            hop.moved = self._clock()
+        self._commits.put(hop.channel, data)
+
+    def _too_much(self, hop: Hop) -> MasqueradeError:
+        return RunFailed(
+            f"{hop.name} has not acknowledged {MAX_KEPT >> 20} MB that were sent to it, and more is not kept",
+            "see whether the network to it works, and start the run again",
+        )
+
+    def _broadcast(self, kind: Kind, body: bytes, *, type: str = "") -> None:  # noqa: A002
+        """Send every party the same bytes, signed once; those that the run goes on without get nothing any more."""
+        there = self._hops.there
+        for hop in there:
+            hop.say(Turn(kind))
+        data = self._endpoint.broadcast(kind, body, type=type)
+        self.kept.add(CHARLIE, type, data, broadcast=kind == "message")
+        if kind != "closed":
+            self._told.add(data)
+        self.transcript.sent(PARTIES, data)
+        for hop in there:
+            self._put(hop.name, data)
+
+    def _tell_one(self, hop: Hop, turn: Turn, body: bytes, *, type: str = "") -> None:  # noqa: A002
+        """Send a numbered frame to one party."""
+        data = hop.seal(turn, body, type=type)
+        self.kept.add(CHARLIE, type, data)
+        self.transcript.sent(hop.name, data)
+        self._put(hop.name, data)
+
     # --- The wire's side ------------------------------------------------------
 
     def _take(self, now: float) -> None:
-        self._out.flush()
-        for arrival in self._out.arrivals():
+        self._hops.out.flush()
+        for arrival in self._hops.out.arrivals():
             self._take_one(arrival, now)
 
     def _take_one(self, arrival: Arrival, now: float) -> None:
@@ -89,23 +199,50 @@ class CharlieSession(AdmittingSession):
         except (ProtocolViolation, RunFailed, DeadlinePassed) as error:
             if self.over:  # the party was told the end before, and its end counts for itself alone
                 if arrival.route == hop.route:
-                    hop.state = JoinState.ENDED
+                    hop.note(HopEvent.FAULT)
             elif isinstance(error, (ProtocolViolation, StateCopied)):
                 self._lose(hop, error)
             else:  # Charlie's own trouble, such as a full disk
                 raise
 
+    def _accept(self, arrival: Arrival, now: float) -> None:
+        hop = self._hops[arrival.name]
+        if arrival.route in hop.unseated and not self.over:
+            self._admission.hear_unseated(hop, arrival)
+        if arrival.route in hop.replaced or (hop.lost is not None and arrival.route == hop.route):
+            return  # an older connection, a refused one, or that of a party without which the run goes on
+        try:
+            frame = self._admission.admit(hop, arrival, now)
+            if frame is not None:
+                self._hear(hop, frame, now)
+        except ProtocolViolation:
+            if arrival.route == hop.route and self._seated:
+                raise
+            self._admission.turn_away(hop, arrival.route, "broken", now)
+
+    def _hear(self, hop: Hop, frame: Frame, now: float) -> None:
+        hop.heard = now
+        hop.received += 1
+        if frame.numbered:
+            if not self._endpoint.count(hop.name, frame):
+                return  # it arrived before
+            hop.beside(frame)
+            self._commits.accepted(hop.channel, frame)
+            hop.moved = now
+            self._moves += 1
+        self._handle(hop, frame)
+
     def _take_again(self, row: Entry) -> None:
         hop = self._hops[row.peer]
         match row.kind:
             case "hello":
-                self._welcome_again(hop, row.data)
+                self._admission.welcome_again(hop, row.data)
             case "received":
                 self._take_one(Arrival(hop.name, hop.route, row.data), self._clock())
             case "lost":
                 self._lose(hop, RunFailed(f"the run went on without {hop.name} before Charlie was started again"))
 
-    def _handle(self, hop: Hop, frame: Frame, data: bytes) -> None:
+    def _handle(self, hop: Hop, frame: Frame) -> None:
         turn, was = Turn(frame.kind), hop.state
         if turn is not Turn.ABORT:  # whose reason decides which turn it is
             hop.receive(turn)
@@ -113,17 +250,17 @@ class CharlieSession(AdmittingSession):
             case Turn.BEAT:
                 self._hear_beat(hop, frame)
                 if was is JoinState.AWAY:
-                    self._came(hop)
+                    self._admission.came(hop)
             case Turn.STANDING:
-                self._pass_on(hop, frame, data)
+                self._pass_on(hop, frame)
             case Turn.ABORT:
-                self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name), data)
+                self._hear_abort(hop, read_abort(frame.body, self.everybody, hop.name), frame.data)
             case Turn.MESSAGE:
                 self._deliver(frame)
             case Turn.SEALED:
                 self._relay(frame)
             case Turn.CLOSED:
-                hop.closed, hop.digest = data, decode(Closed, frame.body, hop.name).digest
+                hop.closed, hop.digest = frame.data, decode(Closed, frame.body, hop.name).digest
                 self._close_if_done()
 
     def _hear_beat(self, hop: Hop, frame: Frame) -> None:
@@ -135,32 +272,59 @@ class CharlieSession(AdmittingSession):
         hop.beaten = True
         hop.channel.connection = beat.connection
         if first:
-            self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.channel)))
+            self._hops.say(hop, Turn.BEAT, self._beat_for(hop.channel))
         before = hop.channel.acknowledged
-        self._acknowledged(hop.channel, beat.got)
+        self._commits.acknowledged(hop.channel, beat.got)
         if hop.channel.acknowledged > before:
             hop.moved = self._clock()
             self._moves += hop.channel.all_acknowledged  # it holds all that its next frame follows from
 
-    def _pass_on(self, hop: Hop, frame: Frame, data: bytes) -> None:
+    def _pass_on(self, hop: Hop, frame: Frame) -> None:
         """Pass on a question of a party that was started again to the others, or one's answer to that party."""
         if frame.type == ASK:
             if decode(Ask, frame.body, hop.name).asker != padded(hop.name):
                 raise ProtocolViolation(f"{hop.name} asked in another party's name", peer=hop.name)
             asked = set(asked_by(self.study, self._coin, hop.name))
-            others, body, type_ = [other for other in self._there if other.name in asked], frame.body, ASK
+            others, body, type_ = [other for other in self._hops.there if other.name in asked], frame.body, ASK
         else:
             standing = decode(Standing, frame.body, hop.name)
             asker = standing.asker.rstrip(" ")
             if asker == CHARLIE:
-                self._answered(hop, standing.nonce, self._clock())
+                self._admission.answered(hop, standing.nonce, self._clock())
                 return
-            others = [other for other in self._there if other.name == asker and other is not hop]
-            body, type_ = encode(Standings(party=padded(hop.name), signed=data), asker), ANSWER
+            others = [other for other in self._hops.there if other.name == asker and other is not hop]
+            body, type_ = encode(Standings(party=padded(hop.name), signed=frame.data), asker), ANSWER
         for other in others:
             # Who has not acknowledged the roster does not know the run yet.
             if other.channel.live and other.channel.acknowledged and other.may_send(Turn.STANDING):
-                self._out.send(other.name, other.seal(Turn.STANDING, body, type=type_))
+                self._hops.say(other, Turn.STANDING, body, type=type_)
+
+    def _came(self, more: bool) -> None:
+        self._moves += more
+        self._seat_if_complete()
+
+    def _seat_if_complete(self) -> None:
+        """Send the roster and start, as soon as every party and Charlie's own role are there, with sound keys."""
+        if self._seated or self._joins is None or not self._admission.complete(self._beat):
+            return
+        keys = (*((name, hop.box_key) for name, hop in self._hops.items()), (CHARLIE, self._joins.box_key))
+        self._admission.look_for_fault(keys)
+        if self._admission.fault is not None:
+            return
+        if self.steps.due is None:
+            for hop in self._hops.values():
+                self.steps.note("hello", hop.name, data=hop.hello or b"")
+        hellos = tuple(hop.hello for hop in self._hops.values() if hop.hello is not None)
+        shower = Shower(self.study, hellos)
+        proof = self._joins.prove(study_id=self.study_id, signing=self._keys.signing.public)
+        body = encode(shower.roster(self._joins.box_key, self._joins.nonce, proof, self.program.digest), PARTIES)
+        self._broadcast("roster", body)
+        self._endpoint.begin(run_id(self.study_id, body))
+        for hop in self._hops.values():
+            for shown in shower.shown(self._endpoint.run, hop.name):
+                self._tell_one(hop, Turn.HELLOS, encode(shown, hop.name))
+        self._coin = coin_of(self._endpoint.run, shower.root)
+        self._begin_run(keys, body, self._endpoint.run, shower.root)
 
     def _relay(self, frame: Frame) -> None:
         for to, box in split_boxes(frame, self.names):
@@ -179,7 +343,7 @@ class CharlieSession(AdmittingSession):
             self._put(to, data)
 
     def _close_if_done(self) -> None:
-        if self._finished and not self.over and all(hop.state is JoinState.DONE for hop in self._there):
+        if self._finished and not self.over and all(hop.state is JoinState.DONE for hop in self._hops.there):
             self._check_digests()
             self._close()
             self.over = True
@@ -199,7 +363,7 @@ class CharlieSession(AdmittingSession):
         """Leave when every party holds the last frame. One that lost its connection may come back for it."""
         waits = [
             hop
-            for hop in self._there
+            for hop in self._hops.there
             if hop.state is JoinState.CLOSED and not hop.channel.all_acknowledged and self._left(hop, now) >= 0
         ]
         self.closed = not waits
@@ -220,7 +384,7 @@ class CharlieSession(AdmittingSession):
         He alone could tell two parties two things, so for him this shows no lie of his own. But a party's wrong hash
         makes all other parties refuse the result. So he must end the run as well, and he knows whose hash is wrong.
         """
-        for hop in self._there:
+        for hop in self._hops.there:
             if hop.digest != self._told.digest():
                 raise ProtocolViolation(
                     f"{hop.name} closed the run with a wrong hash of what {CHARLIE} broadcast; allowed is the hash of "
@@ -229,11 +393,6 @@ class CharlieSession(AdmittingSession):
                 )
 
     # --- Parties that the run goes on without --------------------------------------
-
-    @property
-    def _there(self) -> tuple[Hop, ...]:
-        """The hops of the parties that still take part."""
-        return tuple(hop for hop in self._hops.values() if hop.lost is None)
 
     def _may_lose(self, hop: Hop) -> bool:
         """Say whether the study allows that a party is lost, and this one is in the middle of the run."""
@@ -253,7 +412,7 @@ class CharlieSession(AdmittingSession):
         self._moves += 1
         self._observe("lost", party=hop.name)
         body = pack_abort(Abort(reason="left", blamed=(hop.name,), by=CHARLIE), self.everybody)
-        self._out.send(hop.name, hop.seal(Turn.ABORT, body))
+        self._hops.say(hop, Turn.ABORT, body)
         self._close_if_done()
 
     def _took(self, frame: Frame) -> None:
@@ -281,7 +440,7 @@ class CharlieSession(AdmittingSession):
     # --- Clocks and bad ends ----------------------------------------------------
 
     def _tick(self, now: float) -> None:
-        if strangers := self._out.denied():
+        if strangers := self._hops.out.denied():
             self._observe("stranger", count=strangers)
         if self.over:
             self._part(now)
@@ -290,13 +449,16 @@ class CharlieSession(AdmittingSession):
             return
         self._next_look = now + (_LOOKS if self.study.K > _MANY else 0.0)
         if self._seated:
-            self._look_who_answers(now)
+            for arrival in self._admission.settled(now):
+                self._take_one(arrival, now)
             self._look_who_is_silent(now)
             return
-        self._look_who_is_absent(now)
+        self._admission.look_who_is_away(now, self.deadline / 2)
+        self._seat_if_complete()
+        self._admission.look_who_is_absent(now)
 
     def _shift(self, seconds: float) -> None:
-        self._gathering += seconds
+        self._admission.shift(seconds)
         for hop in self._hops.values():
             hop.heard += seconds
             hop.moved += seconds
@@ -307,12 +469,12 @@ class CharlieSession(AdmittingSession):
         for hop in [self._hops[name] for name in to or self._hops]:
             if hop.may_send(Turn.BEAT):
                 self.stats.beats += 1
-                self._out.send(hop.name, hop.seal(Turn.BEAT, self._beat_for(hop.channel, waits_for)))
+                self._hops.say(hop, Turn.BEAT, self._beat_for(hop.channel, waits_for))
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment; once it has returned, those whose role has not."""
         if self._finished and not self.over:
-            return tuple(hop.name for hop in self._there if hop.state is not JoinState.DONE)
+            return tuple(hop.name for hop in self._hops.there if hop.state is not JoinState.DONE)
         return super().missing()
 
     def _check_dues(self, now: float) -> None:
@@ -322,41 +484,15 @@ class CharlieSession(AdmittingSession):
         missing = self.missing()
         if missing and self._wait.lasts(now, self.allowance.forecast.turns):
             raise self._late(())
-        late, named = self._late_ones(missing, now)
+        late, named = self._lateness.find(missing, missing, self._wait.began, now)
         for name in named:
             self._lose(self._hops[name], self._late(named))
         if late and not named:
             raise self._late(())
 
-    def _late_ones(self, missing: Collection[str], now: float, share: float = 1.0) -> tuple[set[str], tuple[str, ...]]:
-        """Return who is out of time of those for whom others wait, beginning with ``missing``; and who is named for it.
-
-        Parameters
-        ----------
-        missing : collection of str
-        now : float
-        share : float
-            The part of its time that a late participant has used up.
-        """
-        late = {hop.name for hop in self._there if missing and self._is_late(hop, now, share)}
-        if not late:
-            return late, ()
-        waits = {hop.name: tuple(name for name in hop.waits_for if name != CHARLIE) for hop in self._there}
-        late &= whom_all_wait_for(missing, waits)
-        # A party that says that another owes it something may be right. And one that says that it waits for Charlie
-        # alone owes him nothing that he knows of, unless his role waits for it.
-        own = self.missing()
-        sure = {name for name in late if not waits[name] and (name in own or not self._hops[name].waits_for)}
-        return late, tuple(name for name in self.names if name in sure)
-
-    def _is_late(self, hop: Hop, now: float, share: float) -> bool:
-        """Say whether a party's next frame is out of time, or its word that it has what it was sent."""
-        allowed = self.allowance.frame if hop.channel.all_acknowledged else self.allowance.delivery
-        return now - max(hop.moved, self._wait.began) > share * allowed
-
     def _look_who_is_silent(self, now: float) -> None:
         limit = self.deadline
-        silent = [hop for hop in self._there if hop.state is JoinState.SEATED and now - hop.heard > limit]
+        silent = [hop for hop in self._hops.there if hop.state is JoinState.SEATED and now - hop.heard > limit]
         names = tuple(hop.name for hop in silent)
         for hop in silent:
             self._lose(
@@ -399,7 +535,7 @@ class CharlieSession(AdmittingSession):
         claimed = abort.blamed or tuple(hop.waits_for)
         said = bool(claimed) and all(now - hop.waits_for.get(name, now) >= long for name in claimed)
         own = self.missing()
-        late, named = self._late_ones(own or tuple(hop.waits_for), now, LONG)
+        late, named = self._lateness.find(own or tuple(hop.waits_for), own, self._wait.began, now, LONG)
         if not said and not (own and late):
             self._verdict = Abort(reason="left", blamed=(me,), by=CHARLIE)
             return refuted(me, f"{me} has not said for so long that it waits for them", data)
@@ -417,20 +553,22 @@ class CharlieSession(AdmittingSession):
         """Tell each party that comes back over a new connection."""
         if self._endpoint.run == self.study_id:
             self._endpoint.begin(run)
-        if self._link is None:
+        if self.link is None:
             self.open()
         body = pack_abort(abort, self.everybody)
-        for arrival in self._out.arrivals():
+        for arrival in self._hops.out.arrivals():
+            if arrival.name not in self._untold:
+                continue
             hop = self._hops[arrival.name]
-            hop.state = JoinState.SEATED
-            if arrival.name in self._untold and self._out.tell(arrival.route, hop.seal(Turn.ABORT, body)):
+            hop.note(HopEvent.GIVE_UP)
+            if self._hops.out.tell(arrival.route, hop.seal(Turn.ABORT, body)):
                 self._untold.remove(arrival.name)
         return not self._untold
 
     def say_abort(self, abort: Abort) -> None:
         """Tell every party that has joined; what a party found out bears that party's name."""
         body = pack_abort(self._verdict or abort, self.everybody)
-        for hop in self._joined:
+        for hop in self._hops.joined:
             # A party that is done may know that every role has returned, and a lost one knows that it is out.
-            if self._link is not None and hop.lost is None and hop.may_send(Turn.ABORT):
-                self._link.send(hop.name, hop.seal(Turn.ABORT, body))
+            if self.link is not None and hop.lost is None and hop.may_send(Turn.ABORT):
+                self._hops.say(hop, Turn.ABORT, body)

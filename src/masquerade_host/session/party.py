@@ -1,35 +1,27 @@
 """A party's session, from its hello to the end of the run.
 
-It says hello until Charlie answers, checks the roster itself, and stays until he has its last message. A party that was
-started again sends nothing new until it knows where the others stand.
+Charlie, the curator, is the only participant a party has a connection to. The table in
+:mod:`masquerade_host.session.states` rules what the party may say and hear in each state of that connection. The party
+says hello until Charlie answers, checks the roster (:class:`Seating`), and stays until
+he has its last message. A party that was started again sends nothing new until it knows where the others stand
+(:class:`~masquerade_host.session.rollback_check.ResumeBarrier`).
 
-The public schedule: a party's frames leave at fixed times after the frame that they answer, not when they are ready.
-
+*The public schedule.* A party's frames leave at fixed times after the frame that they answer, not when they are ready.
 Computing time grows with the number of records. An observer of the network sees when a frame arrives at a party and
 when its answer leaves. The study's ``slot_seconds`` makes the time between them public: an answer leaves one slot after
 the frame that it answers came, or two, or three. Roles know no clock; this is the session's business alone.
 
-The resume barrier. :mod:`masquerade_host.session.rollback_check` says why a restarted party asks the others first, and
-has the question and the answers. Here is when they are said
-and heard, and what a party holds back: a message until its slot, and after a
-restart also until every party that it asks has answered: all others, or its neighbours in a study with many parties.
-
-Roster verification: a party's checks of the roster at the start, and of the last words of the run at its end.
-
-How a run ends badly for a party: what it makes of Charlie's refusals and aborts, and of his silence.
-
-Charlie, the curator, is the only participant a party has a connection to. The table in
-:mod:`masquerade_host.session.states` rules what the party may say and hear in each state of that connection.
+*Bad ends.* What a party makes of Charlie's refusals and aborts, and of his silence.
 """
 
 import math
 import time
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import (
     BadInput,
     CannotConnect,
@@ -40,26 +32,26 @@ from masquerade_core.errors import (
     RunFailed,
     StateCopied,
 )
-from masquerade_core.roster_disclosure import asked_by, closes_with_all, coin_of, heard_by, shows_all
+from masquerade_core.roster_disclosure import asked_by, coin_of, shows_all
 from masquerade_core.seat import Forecast, Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, pack_boxes, run_id, target
 from masquerade_core.wire.proof import Judge
-from masquerade_core.words import listed
 from masquerade_host.channel.channel import MAX_KEPT, Channel, first_connection
 from masquerade_host.faults.aborts import Known, heard, suspects_of
 from masquerade_host.faults.evidence import judged, seen_in
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
-from masquerade_host.session.journaling import Debits
-from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Hello, Hellos, Refusal, Roster, read_beat
-from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Held, Standing, Standings
+from masquerade_host.session.commits import Debits
+from masquerade_host.session.messages import Beat, Closed, Fields, Hello, Hellos, Refusal, Roster, read_beat
+from masquerade_host.session.rollback_check import ResumeBarrier
+from masquerade_host.session.rosters import Keys as BoxKeys
 from masquerade_host.session.rosters import box_keys_of
 from masquerade_host.session.session import Session
-from masquerade_host.session.states import End, HopEvent, JoinState, Turn, after, may_send, received, sending, turn_of
-from masquerade_host.session.transcript_agreement import BroadcastLog, check_all_closed
+from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
+from masquerade_host.session.transcript_agreement import BroadcastLog, check_closing
 from masquerade_host.store.journal import Entry, digest_of
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.dialer import RETRY_EVERY, Dialing, WhoAnswers
@@ -69,10 +61,9 @@ if TYPE_CHECKING:
     from masquerade_host.session.large_rosters import Shown
 
 __all__ = [
-    "HoldingSession",
     "PartySession",
     "Schedule",
-    "SeatingSession",
+    "Seating",
     "ended",
     "load_for",
     "not_confirmed",
@@ -151,104 +142,6 @@ class Schedule:
         return self._held[0][0] if self._held else None
 
 
-# --- Resume barrier -------------------------------------------------------------------
-
-_ANSWERS = 0.8  # of the study's deadline: how long a party that was started again waits for the others' word
-
-
-class HoldingSession(Session):
-    """The frames that a party's session holds back; it is made as a session is."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._schedule = Schedule(self.study.study.slot_seconds)
-        self._told = BroadcastLog()
-        self._coin = b""  # draws everybody's neighbours
-        self._held: Held | None = None
-        self._held_since = 0.0
-        self._withheld: list[tuple[int, Callable[[], None]]] = []  # each with the broadcasts that the role had taken
-
-    def let_go(self) -> bool:
-        """Send the first message that is held back, for it was sent before."""
-        if self._schedule.let_go():
-            return True
-        if self._withheld:
-            _, send = self._withheld.pop(0)
-            send()
-            return True
-        return False
-
-    def due_in(self) -> float | None:
-        """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
-        return None if self._schedule.due is None else self._schedule.due - self._clock()
-
-    def resumed(self, nonce: bytes) -> None:
-        """Hold back what is new until every other party has said where it stands, over this fresh nonce."""
-        if self.run != self.study_id:  # else nothing was sent that could be sent again
-            others = asked_by(self.study, self._coin, self.me)
-            self._held, self._held_since = Held(self.me, others, nonce), self._clock()
-
-    @abstractmethod
-    def _say_standing(self, type: str, body: bytes) -> None:  # noqa: A002 - the header's own word
-        """Send a frame of kind ``standing``, if the connection is there."""
-
-    def _hold(self, send: Callable[[], None]) -> None:
-        """Call ``send`` when it may be sent."""
-        waiting = sum(frame.broadcast for _, frame in self._inbox[CHARLIE, "message"])
-        self._withheld.append((len(self._told.chain) - 1 - waiting, send))
-        self._let_out()
-
-    def _let_out(self) -> None:
-        if self._held is not None and self._held.missing:
-            return
-        due = self.steps.due
-        if due is not None and due.kind != "sent" and self._schedule.immediate:
-            return  # a replay: an earlier process, which was itself held, sent it only after what is due here
-        withheld, self._withheld = self._withheld, []
-        for taken, send in withheld:
-            if self._held is not None:
-                self._held.check_send(taken)
-                self._held = None  # what others receive from here on follows from this message
-            self._schedule.hold(self._clock(), self._last_came, send)
-
-    def _ask(self) -> None:
-        """Ask those that have not answered, as often as there is a beat.
-
-        Raises
-        ------
-        DeadlinePassed
-            They have not answered for most of the time that the study allows: Charlie, who does not know what this
-            party waits for, would end the run next.
-        """
-        if self._held is None or not (missing := self._held.missing):
-            return
-        if self._clock() - self._held_since > _ANSWERS * self.deadline:
-            raise DeadlinePassed(
-                f"{self.me} was started again and asked where the run stands, but no word of {listed(missing)} came "
-                f"within {_ANSWERS * self.deadline:g} seconds",
-                "see whether they still run; without their word this party sends nothing new",
-                waited_for=missing,
-            )
-        self._say_standing(ASK, self._held.ask())
-
-    def _hear_standing(self, frame: Frame) -> None:
-        """Answer another party's question, or take an answer to the own one."""
-        if frame.type == ASK:
-            ask = decode(Ask, frame.body, CHARLIE)
-            self._say_standing(ANSWER, encode(Standing.of(ask, self._told.chain), CHARLIE))
-        elif self._held is not None:
-            signers = {party.name: party.key.sign for party in self.study.parties}
-            reader = Endpoint(CHARLIE, self.run, self._keys.signing, signers)
-            self._held.take(decode(Standings, frame.body, CHARLIE), reader)
-            self._check_chain()
-            self._let_out()
-
-    def _check_chain(self) -> None:
-        """Check that the others, as far as is known, were told the same."""
-        if self._held is not None:
-            self._held.check(self._told.chain)
-
-
 # --- Roster verification --------------------------------------------------------------
 
 
@@ -264,64 +157,91 @@ def _shown_class() -> "type[Shown]":
     return Shown
 
 
-class SeatingSession(HoldingSession):
-    """The checks of a party's session; it is made as a :class:`~masquerade_host.session.session.Session`."""
+class Seating:
+    """A party's way into the run: its hello, and its checks of the roster and of the hellos that it is shown.
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._state = JoinState.IDLE
-        signing, curator = self._keys.signing, self.study.curator
-        self._endpoint = Endpoint(self.me, self.study_id, signing, {CHARLIE: curator.key.sign})
-        self._hello = b""
-        self._closed = b""
+    Parameters
+    ----------
+    me : str
+        This party.
+    study : Study
+    study_id : bytes
+    signing : SigningKey
+        This party's identity. It signs nothing here.
+
+    Attributes
+    ----------
+    hello : bytes
+        This party's own, as it signed it; a session sets it.
+    coin : bytes
+        Draws everybody's neighbours; empty before the roster.
+    root : bytes
+        The root of the Merkle tree over all hellos, where the roster has it; empty otherwise.
+    keys : tuple of (str, bytes)
+        Every shown participant's public box key, Charlie's last; empty until all are there.
+    """
+
+    def __init__(self, me: str, study: Study, study_id: bytes, signing: SigningKey) -> None:
+        self.hello = b""
+        self.coin = self.root = b""
+        self.keys: BoxKeys = ()
+        self._me = me
+        self._study = study
+        self._study_id = study_id
+        self._signing = signing
         self._shown: Shown | None = None
-        self._seated_at = 0.0
 
-    def _take_seat(self, body: bytes) -> None:
-        roster = decode(Roster, body, CHARLIE)
-        keys = box_keys_of(roster, self.study, self.study_id, self._keys.signing, (self.me, self._hello))
-        run = run_id(self.study_id, body)
-        self._endpoint.begin(run)
-        self._coin = coin_of(run, roster.root)
-        self._last_came = self._seated_at = self._clock()
-        self._wait.begin(self._last_came)
-        if keys:
-            self._begin_run(keys, body, run)
-            return
-        self.run, self.kept.roster = run, body
-        own = (self.me, self._hello)
-        self._shown = _shown_class()(roster, run, self.study, self.study_id, self._keys.signing, own)
+    @property
+    def incomplete(self) -> bool:
+        """Whether the roster is there and hellos are missing that Charlie is to show."""
+        return self._shown is not None and not self.keys
 
-    def _take_hellos(self, shown: Hellos) -> None:
+    def take_roster(self, body: bytes) -> bytes:
+        """Check the roster, and return the id of the run.
+
+        Raises
+        ------
+        ProtocolViolation
+            As for :func:`~masquerade_host.session.rosters.box_keys_of`.
+        """
+        roster, own = decode(Roster, body, CHARLIE), (self._me, self.hello)
+        self.keys = box_keys_of(roster, self._study, self._study_id, self._signing, own)
+        run = run_id(self._study_id, body)
+        self.coin = coin_of(run, roster.root)
+        if not self.keys:
+            self.root = roster.root
+            self._shown = _shown_class()(roster, run, self._study, self._study_id, self._signing, own)
+        return run
+
+    def take_hellos(self, shown: Hellos) -> bool:
+        """Take hellos that Charlie shows after the roster; return whether all are there now.
+
+        Raises
+        ------
+        ProtocolViolation
+            Charlie's fault: they are not those that are due.
+        """
         if self._shown is None:
             raise LocalProtocolError("hellos were taken before a roster")
         self._shown.take(shown)
-        if self._shown.keys:
-            self._last_came = self._clock()
-            self._begin_run(self._shown.keys, self.kept.roster, self.run, self._shown.root)
-            self._beat()  # Charlie keeps what he has shown until then
+        self.keys = self._shown.keys
+        return bool(self.keys)
 
-    def _check_end(self, frame: Frame) -> None:
-        own = (self.me, self._closed, self._told.digest())
-        due = heard_by(self.study, self._coin, self.me)
-        if frame.broadcast != closes_with_all(self.study):
-            raise ProtocolViolation(
-                f"{CHARLIE} closed the run for {'all' if frame.broadcast else 'one party alone'}; in a study with "
-                f"{self.study.K} parties he closes it for {'each by itself' if frame.broadcast else 'all at once'}",
-                peer=CHARLIE,
+    def check_turn(self, turn: Turn) -> None:
+        """Check that Charlie says nothing else that counts before this party has the hellos that it is shown.
+
+        Raises
+        ------
+        ProtocolViolation
+            Charlie's fault.
+        """
+        if self.incomplete != (turn is Turn.HELLOS):
+            due = (
+                "allowed are the hellos that this party is shown"
+                if self.incomplete
+                else "it was shown all its hellos before"
             )
-        check_all_closed(decode(AllClosed, frame.body, CHARLIE), self.study, self.run, self._keys.signing, own, due)
-
-    def _check_roster_is_whole(self, turn: Turn, frame: Frame) -> None:
-        """Check that Charlie says nothing else that counts before this party has the hellos that it is shown."""
-        waits = self._shown is not None and not self._shown.keys
-        if frame.numbered and self._state is JoinState.SEATED and waits != (turn is Turn.HELLOS):
-            due = "allowed are the hellos that this party is shown" if waits else "it was shown all its hellos before"
             raise ProtocolViolation(f"{CHARLIE} sent {turn.words!r} out of turn; {due}", peer=CHARLIE)
-
-    def missing(self) -> tuple[str, ...]:
-        """Return whom the role waits for at this moment; Charlie, where hellos are missing that it is to be shown."""
-        return (CHARLIE,) if self._shown is not None and not self._shown.keys else super().missing()
 
 
 # --- Bad ends of a run ----------------------------------------------------------------
@@ -433,7 +353,7 @@ _NOTICE = 10.0  # seconds without a connection after which it is said
 _NOTICES = 30.0  # seconds until it is said again
 
 
-class PartySession(SeatingSession):
+class PartySession(Session):
     """A party's side of a run.
 
     Parameters
@@ -467,6 +387,15 @@ class PartySession(SeatingSession):
         forecast: Forecast | None = None,
     ) -> None:
         super().__init__(me, study, keys, version, observe, clock, debits, program, forecast)
+        signers = {CHARLIE: study.curator.key.sign}
+        self._endpoint = Endpoint(me, self.study_id, keys.signing, signers)
+        self._state = HopState(End.PARTY)
+        self._told = BroadcastLog()
+        self._schedule = Schedule(study.study.slot_seconds)
+        self._barrier = ResumeBarrier(me, study, self._told, self._say_standing)
+        self._seating = Seating(me, study, self.study_id, keys.signing)
+        self._seated_at = 0.0
+        self._closed = b""
         self._connect = connect
         self._link: PartyLink | None = None
         self._dialing = Dialing(study.address, who_answers)
@@ -477,9 +406,8 @@ class PartySession(SeatingSession):
         self._heard = 0.0
         self._next_notice = 0.0
 
-    @property
-    def _channels(self) -> tuple[Channel, ...]:
-        return (self._channel,)
+    def _channel_to(self, _name: str) -> Channel:
+        return self._channel
 
     def _transmit(self, data: bytes) -> None:
         if self._link is not None:
@@ -504,11 +432,11 @@ class PartySession(SeatingSession):
             proof=proof,
             program=self.program.digest,
         )
-        self._hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
-        self.steps.note("sent", CHARLIE, "hello", digest_of(self._hello))
+        sealed = self._seating.hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
+        self.steps.note("sent", CHARLIE, "hello", digest_of(sealed))
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
-        self._state = after(End.PARTY, self._state, HopEvent.JOIN)
+        self._state.note(HopEvent.JOIN)
         self._channel.connection = first_connection()
         self._knock(self._clock())
 
@@ -520,8 +448,21 @@ class PartySession(SeatingSession):
     def _send(self, effect: Send, due: Sequence[Release]) -> None:
         self._hold(lambda: self._send_now(effect, due))
 
+    def _hold(self, send: Callable[[], None]) -> None:
+        """Call ``send`` once the others have said where they stand, in its slot."""
+        waiting = sum(frame.broadcast for _, frame in self._inbox[CHARLIE, "message"])
+        self._barrier.hold(send, waiting)
+        self._let_out()
+
+    def _let_out(self) -> None:
+        due = self.steps.due
+        if due is not None and due.kind != "sent" and self._schedule.immediate:
+            return  # a replay: an earlier process, which was itself held, sent it only after what is due here
+        for send in self._barrier.let_out():
+            self._schedule.hold(self._clock(), self._last_came, send)
+
     def _send_now(self, effect: Send, due: Sequence[Release]) -> None:
-        self._owed += due
+        self._commits.owe(due)
         if effect.kind == "sealed":
             self._put(self._seal(Turn.SEALED, pack_boxes(effect.bodies), type=effect.type, to=target(effect.to)))
         else:
@@ -543,11 +484,11 @@ class PartySession(SeatingSession):
         self._wait.begin(self._clock())
 
     def _may_send(self, turn: Turn) -> bool:
-        return self._link is not None and may_send(End.PARTY, self._state, turn)
+        return self._link is not None and self._state.may_send(turn)
 
     def _seal(self, turn: Turn, body: bytes, *, type: str = "", to: str | None = None) -> bytes:  # noqa: A002
         """Move the state on, and make the frame; ``type`` and ``to`` as in :meth:`Endpoint.seal`."""
-        self._state = sending(End.PARTY, self._state, turn)
+        self._state.send(turn)
         kind: Kind = "hello" if turn is Turn.FIELDS else turn.value
         data = self._endpoint.seal(CHARLIE, kind, body, type=type, to=to)
         self.kept.add(self.me, type, data)
@@ -561,7 +502,11 @@ class PartySession(SeatingSession):
                 "see whether the network to him works, and start the run again",
             )
         self.transcript.sent(CHARLIE, data)
-        self._outgo(self._channel, data)
+        self._commits.put(self._channel, data)
+
+    def due_in(self) -> float | None:
+        """Return in how many seconds the next frame's slot comes; ``None`` if no frame is held back."""
+        return None if self._schedule.due is None else self._schedule.due - self._clock()
 
     # --- The wire's side ------------------------------------------------------
 
@@ -581,22 +526,23 @@ class PartySession(SeatingSession):
         self._dialing.note(event, now)
         if event is ConnectionEvent.UNRESOLVED:
             self._observe("unresolved", address=self.study.address)
-        if event is ConnectionEvent.CONNECTED and self._state.has_roster:
+        if event is ConnectionEvent.CONNECTED and self._state.now.has_roster:
             self._observe("reconnected", address=self.study.address)
             self._beat()
             self.closed = self.over
         if event is ConnectionEvent.LOST:
-            was, self._state = self._state, after(End.PARTY, self._state, HopEvent.LOST)
+            was = self._state.now
+            self._state.note(HopEvent.LOST)
             self._channel.break_off()
             self._next_notice = now + _NOTICE
-            if self._state is JoinState.KNOCKING and was is not JoinState.KNOCKING:
+            if self._state.now is JoinState.KNOCKING and was is not JoinState.KNOCKING:
                 self._knock(now)  # before the roster everything is said again
             self._observe("cut_off", address=self.study.address)
 
     def _reopen(self) -> None:
         self._dialing.reopen_at = None
         if self._link is not None:
-            self._state = after(End.PARTY, self._state, HopEvent.LOST)  # again: a late beat says nothing of the next
+            self._state.note(HopEvent.LOST)  # again: a late beat says nothing of the next
             self._channel.break_off()
             self._channel.connection += 1
             self._next_hello = 0.0
@@ -607,10 +553,10 @@ class PartySession(SeatingSession):
             raise ProtocolViolation(
                 f"{CHARLIE} sent a message of several parts; allowed is one frame a message", peer=CHARLIE
             )
-        frame = self._endpoint.open(CHARLIE, data, any_run=self._state is JoinState.KNOCKING, numbered=False)
+        frame = self._endpoint.open(CHARLIE, data, any_run=self._state.now is JoinState.KNOCKING, numbered=False)
         turn = turn_of(frame)
         if turn is Turn.REFUSAL:
-            seated = self._state.has_roster
+            seated = self._state.now.has_roster
             self._receive(Turn.REFUSAL)
             raise self._refused(decode(Refusal, frame.body, CHARLIE), seated=seated)
         if not frame.own:
@@ -619,26 +565,27 @@ class PartySession(SeatingSession):
                 peer=CHARLIE,
             )
         self._heard = self._news.heard = now
+        if frame.numbered and not self._endpoint.count(CHARLIE, frame):
+            return  # it arrived before
         if frame.numbered:
-            if not self._endpoint.count(CHARLIE, frame):
-                return  # it arrived before
-            self._accepted(self._channel, frame)
+            self._commits.accepted(self._channel, frame)
             self._wait.sign(now)
-        if self._state is JoinState.KNOCKING:
+        if self._state.now is JoinState.KNOCKING:
             self._observe("connected", party=self.me)
             self._wait.begin(now)
         if frame.kind == "message":
             self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
         if frame.broadcast and frame.kind != "closed":
             self._told.add(data)
-            self._check_chain()
+            self._barrier.check()
+        if frame.numbered and self._state.now is JoinState.SEATED:
+            self._seating.check_turn(Turn(frame.kind))
         self._handle(turn or Turn.HELLO, frame)
 
     def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
-        self._state = received(End.PARTY, self._state, turn, CHARLIE, suspects)
+        self._state.receive(turn, CHARLIE, suspects)
 
     def _handle(self, turn: Turn, frame: Frame) -> None:
-        self._check_roster_is_whole(turn, frame)
         if turn is Turn.SEALED:
             self._check_source(frame)
         else:
@@ -655,18 +602,46 @@ class PartySession(SeatingSession):
             case Turn.ROSTER:
                 self._take_seat(frame.body)
             case Turn.HELLOS:
-                self._take_hellos(decode(Hellos, frame.body, CHARLIE))
+                self._take_hellos(frame)
             case Turn.MESSAGE | Turn.SEALED:
                 self._deliver(frame)
             case Turn.CLOSED:
-                self._beat()  # he leaves when everybody holds this frame
-                self._check_end(frame)
-                self.over, self._since = True, self._clock()
-                self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
+                self._take_last(frame)
+
+    def _take_seat(self, body: bytes) -> None:
+        run = self._seating.take_roster(body)
+        self._endpoint.begin(run)
+        self._last_came = self._seated_at = self._clock()
+        self._wait.begin(self._last_came)
+        self.run, self.kept.roster = run, body
+        if self._seating.keys:
+            self._run_begins()
+
+    def _take_hellos(self, frame: Frame) -> None:
+        if self._seating.take_hellos(decode(Hellos, frame.body, CHARLIE)):
+            self._last_came = self._clock()
+            self._run_begins()
+            self._beat()  # Charlie keeps what he has shown until then
+
+    def _run_begins(self) -> None:
+        self._begin_run(self._seating.keys, self.kept.roster, self.run, self._seating.root)
+
+    def _take_last(self, frame: Frame) -> None:
+        self._beat()  # he leaves when everybody holds this frame
+        own = (self.me, self._closed, self._told.digest())
+        check_closing(frame, self.study, self.run, self._keys.signing, own, self._seating.coin)
+        self.over, self._since = True, self._clock()
+        self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting
+
+    def _hear_standing(self, frame: Frame) -> None:
+        signers = {party.name: party.key.sign for party in self.study.parties}
+        reader = Endpoint(CHARLIE, self.run, self._keys.signing, signers)
+        if self._barrier.hear(frame, reader):
+            self._let_out()
 
     def _hear_beat(self, beat: Beat) -> None:
         before = self._channel.acknowledged
-        self._acknowledged(self._channel, beat.got)
+        self._commits.acknowledged(self._channel, beat.got)
         if beat.moves > self._moves or self._channel.acknowledged > before:
             self._wait.sign(self._clock())
         self._moves = max(self._moves, beat.moves)
@@ -678,7 +653,7 @@ class PartySession(SeatingSession):
                 peer=CHARLIE,
             )
         # Before the roster nobody can have sealed. After it, the source may have, too late.
-        self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.has_roster else ())
+        self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.now.has_roster else ())
 
     def _refused(self, refusal: Refusal, *, seated: bool) -> MasqueradeError:
         if refusal.reason == "differs" and refusal.version == self.version and not seated:
@@ -702,6 +677,15 @@ class PartySession(SeatingSession):
     def _take_again(self, row: Entry) -> None:
         self._accept(row.data, self._clock())
 
+    def resumed(self, nonce: bytes) -> None:
+        """Hold back what is new until every party that it asks has said where it stands, over this fresh nonce."""
+        if self.run != self.study_id:  # else nothing was sent that could be sent again
+            self._barrier.resumed(asked_by(self.study, self._seating.coin, self.me), nonce, self._clock())
+
+    def let_go(self) -> bool:
+        """Send the first message that is held back, for it was sent before."""
+        return self._schedule.let_go() or self._barrier.let_go()
+
     # --- Clocks and bad ends ----------------------------------------------------
 
     def _tick(self, now: float) -> None:
@@ -712,31 +696,31 @@ class PartySession(SeatingSession):
             self.closed = True  # he has left without it
         if self._dialing.reopen_at is not None and now >= self._dialing.reopen_at:
             self._reopen()
-        if self._state is JoinState.KNOCKING:
+        if self._state.now is JoinState.KNOCKING:
             if self._dialing.connected and now >= self._next_hello:
-                self._state = sending(End.PARTY, self._state, Turn.HELLO)
+                self._state.send(Turn.HELLO)
                 self._next_hello = now + RETRY_EVERY
-                self.stats.count(len(self._hello))
-                self._commit()  # the key in it must outlive this process
-                self._transmit(self._hello)
+                self.stats.count(len(self._seating.hello))
+                self._commits.commit()  # the key in it must outlive this process
+                self._transmit(self._seating.hello)
             if now - self._since > self.deadline:
                 raise unanswered(self.study, self.deadline, met=self._dialing.met)
         elif self._may_send(Turn.BEAT) and now - self._heard > self.deadline:
             raise silent(self.deadline, connected=self._dialing.connected)
         if not self._dialing.connected and now >= self._next_notice:
             self._next_notice = now + _NOTICES
-            heard = self._since if self._state is JoinState.KNOCKING else self._heard
+            heard = self._since if self._state.now is JoinState.KNOCKING else self._heard
             self._observe("unreachable", address=self.study.address, left=round(self.deadline - (now - heard)))
 
     def missing(self) -> tuple[str, ...]:
         """Return whom this party waits for: for the roster, for hellos and for the last frame it is Charlie."""
-        waits = self._state in (JoinState.HEARD, JoinState.DONE)
+        waits = self._state.now in (JoinState.HEARD, JoinState.DONE) or self._seating.incomplete
         return (CHARLIE,) if waits else super().missing()
 
     def _check_dues(self, now: float) -> None:
         if not (missing := self.missing()):
             return
-        turns = self.allowance.forecast.turns if self._state.has_roster else self.study.K
+        turns = self.allowance.forecast.turns if self._state.now.has_roster else self.study.K
         if self._wait.stands_still(now) or self._wait.lasts(now, turns):
             # A sealed message comes through Charlie's hands: its source may not have sent it, or he may keep it.
             raise self._late((CHARLIE,) if CHARLIE in missing else ())
@@ -757,7 +741,7 @@ class PartySession(SeatingSession):
         if self._dialing.connected and self._may_send(Turn.BEAT):
             self.stats.beats += 1
             self._transmit(self._seal(Turn.BEAT, self._beat_for(self._channel)))
-            self._ask()
+            self._barrier.ask(self._clock())
 
     def _say_standing(self, type: str, body: bytes) -> None:  # noqa: A002 - the header's own word
         if self._dialing.connected and self._may_send(Turn.STANDING):
@@ -778,6 +762,8 @@ class PartySession(SeatingSession):
 
     def part(self, run: bytes, abort: Abort) -> bool:
         """Tell Charlie over a new connection, once it is there."""
+        if self._state.now is JoinState.ENDED:
+            return True  # he was told
         if self._endpoint.run == self.study_id:
             self._endpoint.begin(run)
         if self._link is None:
@@ -789,7 +775,7 @@ class PartySession(SeatingSession):
             self._reopen()
         if not self._dialing.connected:
             return False
-        self._state = JoinState.SEATED
+        self._state.note(HopEvent.GIVE_UP)
         self.say_abort(abort)
         return True
 

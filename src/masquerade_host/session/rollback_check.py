@@ -1,4 +1,4 @@
-"""Where the others stand: a party that was started again asks, before it sends anything new.
+"""The rollback check: a party that was started again asks where the others stand before it sends anything new.
 
 The journal of a party may be an old copy: somebody restored a backup, or a whole virtual machine. Such a party would
 draw numbers a second time that it has sent already, and send two messages where one is allowed. The worst of it are two
@@ -19,20 +19,21 @@ could as well keep it from everybody, and then nobody could know of it either. I
 is honest, as for the masks. With ``[dropouts]`` the run could go on without them, so there everybody is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Self
 
 from pydantic import Field
 
-from masquerade_core.errors import ProtocolViolation, RunFailed, StateCopied
-from masquerade_core.study import CHARLIE
+from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed, StateCopied
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.frames import NONCE_BYTES, Endpoint
+from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame
 from masquerade_core.wire.messages import NAME_BYTES, Message
 from masquerade_core.words import counted, listed
 from masquerade_host.session.messages import DIGEST_BYTES
+from masquerade_host.session.transcript_agreement import BroadcastLog
 
-__all__ = ["ANSWER", "ASK", "Ask", "Held", "Standing", "Standings", "padded"]
+__all__ = ["ANSWER", "ASK", "Ask", "Held", "ResumeBarrier", "Standing", "Standings", "padded"]
 
 ASK, ANSWER = "ask", "answer"
 """The types of frames of kind ``standing``."""
@@ -184,3 +185,114 @@ def _forged(name: str) -> ProtocolViolation:
         f"{CHARLIE} passed on a standing of {name} that it did not sign for this run; allowed is what a party signed",
         peer=CHARLIE,
     )
+
+
+# --- Resume barrier -------------------------------------------------------------------
+
+_ANSWERS = 0.8  # of the study's deadline: how long a party that was started again waits for the others' word
+
+
+class ResumeBarrier:
+    """Holds back what a restarted party would send, until all that it asks have said where they stand.
+
+    Parameters
+    ----------
+    me : str
+        This party.
+    study : Study
+    told : BroadcastLog
+        What Charlie has broadcast to this party.
+    say : callable
+        Sends a frame of kind ``standing``, of this type and with this body, if the connection is there.
+    """
+
+    def __init__(self, me: str, study: Study, told: BroadcastLog, say: Callable[[str, bytes], None]) -> None:
+        self._me = me
+        self._deadline = study.study.deadline_seconds
+        self._told = told
+        self._say = say
+        self._held: Held | None = None
+        self._since = 0.0
+        self._withheld: list[tuple[int, Callable[[], None]]] = []  # each with the broadcasts that the role had taken
+
+    def resumed(self, others: Sequence[str], nonce: bytes, now: float) -> None:
+        """Hold back what is new until these others have answered, over a fresh nonce."""
+        self._held, self._since = Held(self._me, others, nonce), now
+
+    def hold(self, send: Callable[[], None], waiting: int) -> None:
+        """Keep a message until :meth:`let_out`; ``waiting`` is how many broadcasts the role has not taken yet."""
+        self._withheld.append((len(self._told.chain) - 1 - waiting, send))
+
+    def let_out(self) -> Iterator[Callable[[], None]]:
+        """Yield what may be sent now, in order.
+
+        Raises
+        ------
+        StateCopied
+            Another party has received more broadcasts than the role had taken: this was sent once before.
+        """
+        if self._held is not None and self._held.missing:
+            return
+        withheld, self._withheld = self._withheld, []
+        for taken, send in withheld:
+            if self._held is not None:
+                self._held.check_send(taken)
+                self._held = None  # what others receive from here on follows from this message
+            yield send
+
+    def let_go(self) -> bool:
+        """Send the first message that is kept, for it was sent before; return whether there was one."""
+        if not self._withheld:
+            return False
+        self._withheld.pop(0)[1]()
+        return True
+
+    def ask(self, now: float) -> None:
+        """Ask those that have not answered, as often as there is a beat.
+
+        Raises
+        ------
+        DeadlinePassed
+            They have not answered for most of the time that the study allows: Charlie, who does not know what this
+            party waits for, would end the run next.
+        """
+        if self._held is None or not (missing := self._held.missing):
+            return
+        allowed = _ANSWERS * self._deadline
+        if now - self._since > allowed:
+            raise DeadlinePassed(
+                f"{self._me} was started again and asked where the run stands, but no word of {listed(missing)} came "
+                f"within {allowed:g} seconds",
+                "see whether they still run; without their word this party sends nothing new",
+                waited_for=missing,
+            )
+        self._say(ASK, self._held.ask())
+
+    def hear(self, frame: Frame, reader: Endpoint) -> bool:
+        """Answer another party's question, or take an answer to the own one.
+
+        Parameters
+        ----------
+        frame : Frame
+        reader : Endpoint
+            As for :meth:`Held.take`.
+
+        Returns
+        -------
+        bool
+            Whether it was an answer, so that something may be let out.
+        """
+        if frame.type == ASK:
+            ask = decode(Ask, frame.body, CHARLIE)
+            self._say(ANSWER, encode(Standing.of(ask, self._told.chain), CHARLIE))
+            return False
+        if self._held is None:
+            return False
+        self._held.take(decode(Standings, frame.body, CHARLIE), reader)
+        self.check()
+        return True
+
+    def check(self) -> None:
+        """Check that the others, as far as is known, were told the same."""
+        if self._held is not None:
+            self._held.check(self._told.chain)

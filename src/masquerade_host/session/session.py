@@ -1,10 +1,18 @@
-"""The common part of a session's two ends: the role's pending effect, the inboxes, and the clocks.
+"""What a session's two ends have in common: the role's pending effect, its inbox, and the clocks.
 
-A session waits for senders' frames, and each wait has a deadline.
+A *role* is one participant's part of a protocol. It asks for *effects*, such as "send this" or "wait for that". A
+session carries them out: it takes the role's effects, the frames that arrived and the time, and it answers the role. It
+does no input or output of its own, except through its link. All of it happens in one thread, the I/O thread, so there
+are no locks. :class:`~masquerade_host.session.charlie.CharlieSession` and
+:class:`~masquerade_host.session.party.PartySession` are the two ends. Each is made of parts that know nothing of each
+other: channels (:mod:`masquerade_host.channel.channel`), the states of its hops
+(:mod:`masquerade_host.session.states`), commits (:mod:`masquerade_host.session.commits`), and the ones here.
 
-Pending receives: the senders whose frames a role waits for, found without rescanning on each arrival.
+*Inbox.* Frames for a role that it has not asked for yet, in a bounded space.
 
-Deadlines: which frame is due, since when, and until when. Every wait of a session asks here.
+*Pending receives.* The senders whose frames a role waits for, found without rescanning on each arrival.
+
+*Deadlines.* Which frame is due, since when, and until when. Every wait of a session asks here.
 
 A frame is *due* from a participant once it holds all that the frame follows from. From that moment on it has the
 study's ``deadline_seconds``, and the public forecast of the work (:class:`~masquerade_core.seat.Forecast`). Beats
@@ -14,17 +22,10 @@ Charlie sees what a party holds, since its beats acknowledge what it was sent. A
 hold. So Charlie's beats say how often somebody's clock has started at his end, and a party's patience with him, a
 quarter longer than his with the parties, begins anew each time. That is his word alone. So no wait lasts longer than
 the run's longest chain of frames would take, if each of them used up its time.
-
-The common part of a session's ends: the role's pending effect, the inboxes, the clocks, and the news of a bad end.
-
-A *role* is one participant's part of a protocol. It asks for *effects*, such as "send this" or "wait for that". A
-session carries them out: it takes the role's effects, the frames that arrived and the time, and it answers the role. It
-does no input or output of its own, except through its link. All of it happens in one thread, the I/O thread, so there
-are no locks. :class:`~masquerade_host.session.charlie.CharlieSession` and
-:class:`~masquerade_host.session.party.PartySession` are the two ends.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,20 +35,61 @@ from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Forecast, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, bits_of
+from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
-from masquerade_host.channel.channel import Channel, Inbox
+from masquerade_host.channel.channel import Channel
 from masquerade_host.faults.aborts import abort_of, unanswered, violation_in
 from masquerade_host.faults.evidence import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import JOINING, News, Observer, Stats
-from masquerade_host.session.journaling import Debits, Journaling
+from masquerade_host.session.commits import Commits, Debits
 from masquerade_host.session.messages import DIGEST_BYTES, beats_every, pack_bits
+from masquerade_host.session.states import Turn
+from masquerade_host.store.journal import Entry, ReplayLog
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.transcript import Recorder, Transcript
 from masquerade_host.transport.interface import Link
 
-__all__ = ["Allowance", "Awaited", "Session", "Wait"]
+__all__ = ["Allowance", "Awaited", "Inbox", "Session", "Wait"]
+
+
+# --- Inbox ---------------------------------------------------------------------------
+
+_MAX_FRAMES = 64  # of one source and kind that the role has not asked for yet
+_MAX_BYTES = 4 * MAX_BODY  # of one source: no role is ever so far behind another
+
+
+class Inbox(defaultdict[tuple[str, str], deque[tuple[float, Frame]]]):
+    """The frames of each source and kind in their order, each with the time at which it came.
+
+    Parameters
+    ----------
+    me : str
+        The participant whose role they are for.
+    """
+
+    def __init__(self, me: str) -> None:
+        super().__init__(deque)
+        self._me = me
+
+    def put(self, frame: Frame, now: float) -> None:
+        """Put a role's frame into its source's queue.
+
+        Raises
+        ------
+        ProtocolViolation
+            More came than the role can have asked for.
+        """
+        queue = self[frame.source, frame.kind]
+        queue.append((now, frame))
+        if len(queue) > _MAX_FRAMES:
+            what = f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_FRAMES}"
+            raise violation_in(frame, self._me, what)
+        queues = (self[frame.source, kind] for kind in ("message", "sealed"))
+        if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_BYTES:
+            what = f"more bytes than were asked for; allowed are {_MAX_BYTES >> 20} MB"
+            raise violation_in(frame, self._me, what)
 
 
 # --- Pending receives -----------------------------------------------------------------
@@ -204,7 +246,7 @@ _NOTHING = object()
 _PAUSE = 2.0  # seconds between two steps from which on this process did not run
 
 
-class Session(Journaling):
+class Session(ABC):
     """One participant's side of one run.
 
     Parameters
@@ -232,8 +274,8 @@ class Session(Journaling):
         The id that frames bear until the roster is known.
     run : bytes
         The id of the run, once the roster is known; before, the study's.
-    releases : list of Release
-        What each release so far cost in privacy: all that was debited, whether it has left or not.
+    steps : ReplayLog
+        What happened, written or compared. By default nothing is written. A caller sets another one before the run.
     iterates : list of (int, tuple of float)
         The public classifiers that the role reported, each with its round.
     over : bool
@@ -262,7 +304,6 @@ class Session(Journaling):
         program: Program | None = None,
         forecast: Forecast | None = None,
     ) -> None:
-        super().__init__(debits)
         self.program = program or Program()
         self.me = me
         self.study = study
@@ -274,13 +315,15 @@ class Session(Journaling):
         self.allowance = Allowance(self.deadline, forecast or Forecast(), study.study.slot_seconds or 0.0)
         self.beat_every = beats_every(study.K, self.deadline)
         self.stats = Stats(clock, observe)
+        self.transcript = Recorder(me, study.names)
+        self._commits = Commits(me, self.stats, self.transcript, debits)
+        self._due: list[Release] = []  # what the next send costs
         self.iterates: list[tuple[int, tuple[float, ...]]] = []
         self.closed = False
         self.over = False
         self.unconfirmed: DeadlinePassed | None = None
         self.parted = False
         self.kept = Kept()
-        self.transcript = Recorder(me, study.names)
         self.release = bytes(DIGEST_BYTES)
         self._keys = keys
         self._observe = observe
@@ -296,6 +339,20 @@ class Session(Journaling):
         self._moves = 0  # Charlie's: how often somebody's clock has started
         self._stepped = clock()
         self._next_beat = 0.0
+
+    @property
+    def steps(self) -> ReplayLog:
+        """What happened, written or compared."""
+        return self._commits.steps
+
+    @steps.setter
+    def steps(self, steps: ReplayLog) -> None:
+        self._commits.steps = steps
+
+    @property
+    def releases(self) -> list[Release]:
+        """What each release so far cost in privacy: all that was debited, whether it has left or not."""
+        return self._commits.releases
 
     @property
     def judge(self) -> Judge:
@@ -363,7 +420,7 @@ class Session(Journaling):
         """Answer the role's Join: the roster is known, and so is the run's id; ``root`` as in :class:`Join`."""
         self.run, self.kept.roster = run, roster
         self.steps.note("run", data=run)
-        self._commit()  # the ledger counts an attempt now, and after a restart it must be this one
+        self._commits.commit()  # the ledger counts an attempt now, and after a restart it must be this one
         self._observe("joined", parties=self.study.K)
         self._reply((keys, run, root) if root else (keys, run))
 
@@ -400,7 +457,7 @@ class Session(Journaling):
 
     def _beat_for(self, channel: Channel, waits_for: bytes = b"") -> bytes:
         """Return the body of a beat, which acknowledges what is safe here; ``waits_for`` is given where many leave."""
-        self._commit()
+        self._commits.commit()
         bits = waits_for or bits_of(self.missing(), self.everybody)
         return pack_bits(bits, channel.say(), channel.connection, self._moves)
 
@@ -460,11 +517,42 @@ class Session(Journaling):
             self._beat()
             missing = self.missing()
             self._news.traffic(self.stats, missing, now - self._wait.moved if missing else 0.0)
-        elif self._owing:
-            owing, self._owing = self._owing, {}
+        elif owing := self._commits.take_owing():
             self._beat(owing)
         self._post()
         self._stepped = self._clock()
+
+    # --- The journal's side -----------------------------------------------------
+
+    def _post(self) -> None:
+        self._commits.post(self.run)
+
+    @abstractmethod
+    def _channel_to(self, name: str) -> Channel:
+        """Return the channel to the participant at the other end of a hop."""
+
+    def check_ledger(self) -> None:
+        """After a replay, check that the ledger knows no release of this run that the journal does not."""
+        self._commits.check_ledger(self.run)
+
+    def again(self, row: Entry) -> None:
+        """Take again what came from outside before this process was started."""
+        if row.kind == "acked":
+            self._commits.acknowledged_again(self._channel_to(row.peer), row)
+        else:
+            self._take_again(row)
+
+    @abstractmethod
+    def _take_again(self, row: Entry) -> None:
+        """Take a frame again, or the loss of a party."""
+
+    def resumed(self, nonce: bytes) -> None:
+        """Take note that this process goes on with what an earlier one began; ``nonce`` is fresh."""
+        del nonce  # Charlie asks nobody
+
+    def let_go(self) -> bool:
+        """Send what this session holds back, for it was sent before; return whether there was anything."""
+        return False
 
     def look_again(self) -> None:
         """Answer the role if its answer is there."""

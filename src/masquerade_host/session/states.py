@@ -1,10 +1,12 @@
-"""The states of a hop, and which kinds of frame are legal in each of them: one table, read by both ends.
+"""The states of a hop, which kinds of frame are legal in each of them, and all transitions: one table for both ends.
 
 A *hop* is the connection between one party and Charlie, the curator. Both ends keep a state of it. Three mappings hold
 all rules: :data:`SENDS` (what this end may send), :data:`RECEIVES` (what the other end may send) and :data:`EVENTS`
-(what changes the state without a frame). Each maps an end, a state and a turn to the next state. What is not in a
-mapping is illegal. A session asks :func:`sending` before every frame that leaves and :func:`received` for every frame
-that arrived, so an illegal turn is one failed look-up with one error.
+(what changes the state without a frame). Each maps an end, a state and a turn or an event to the next state. What is
+not in a mapping is illegal: one failed look-up with one error.
+
+A state changes here and nowhere else. Each end of a hop has a :class:`HopState`. A session tells it every frame before
+it leaves, every frame that arrived, and every event.
 
 The form follows h11's ``_state.py``. ``docs/sessions.md`` shows the table as a diagram; a test draws that diagram from
 the mappings here and compares it with the page.
@@ -22,12 +24,9 @@ __all__ = [
     "SENDS",
     "End",
     "HopEvent",
+    "HopState",
     "JoinState",
     "Turn",
-    "after",
-    "may_send",
-    "received",
-    "sending",
     "turn_of",
 ]
 
@@ -52,6 +51,7 @@ class JoinState(Enum):
     SEATED = "seated"  # the roster is out, and the roles talk
     DONE = "done"  # the party's role has returned
     CLOSED = "closed"  # every role has returned
+    PARTING = "parting"  # this process was started again, cannot go on, and has nothing to say but that
     ENDED = "ended"  # the run ended before its goal, and this end has said or heard why
 
     @property
@@ -92,11 +92,16 @@ class Turn(Enum):
 
 
 class HopEvent(Enum):
-    """An event that changes a state without a frame."""
+    """An event that may change a state without a frame."""
+
+    __hash__ = object.__hash__
 
     JOIN = "role joins"
     LOST = "connection lost"
     SILENCE = "silent too long"
+    TURNED_AWAY = "turned away"
+    FAULT = "breaks a rule"  # after the end of the run, where it counts for this hop alone
+    GIVE_UP = "cannot go on after a restart"  # this end; it tells the other end so
     DROPPED = "the run goes on without it"  # only where the study has [dropouts]
 
 
@@ -119,6 +124,7 @@ SENDS: _Turns = {
         },
         _S.DONE: {_T.BEAT: _S.DONE, _T.STANDING: _S.DONE, _T.ABORT: _S.ENDED},
         _S.CLOSED: {_T.BEAT: _S.CLOSED},  # it acknowledges Charlie's last frame
+        _S.PARTING: {_T.ABORT: _S.ENDED},
     },
     End.CHARLIE: {
         # A refusal goes to a process that is not the one he knows, or that he does not listen to any more.
@@ -145,6 +151,7 @@ SENDS: _Turns = {
             _T.ABORT: _S.ENDED,
         },
         _S.CLOSED: {_T.BEAT: _S.CLOSED, _T.REFUSAL: _S.CLOSED},  # a party may have lost its connection meanwhile
+        _S.PARTING: {_T.ABORT: _S.ENDED},
         # The party that reported the end is told Charlie's verdict as well.
         _S.ENDED: {_T.REFUSAL: _S.ENDED, _T.ABORT: _S.ENDED},
     },
@@ -235,74 +242,114 @@ RECEIVES: _Turns = {
 
 EVENTS: _Events = {
     End.PARTY: {
-        _S.IDLE: {_E.JOIN: _S.KNOCKING},
-        _S.KNOCKING: {_E.LOST: _S.KNOCKING},
+        # A process that was started again and cannot go on opens a connection to say so, whether its role joins or not.
+        _S.IDLE: {_E.JOIN: _S.KNOCKING, _E.LOST: _S.IDLE, _E.GIVE_UP: _S.PARTING},
+        _S.KNOCKING: {_E.LOST: _S.KNOCKING, _E.GIVE_UP: _S.PARTING},
         _S.HEARD: {_E.LOST: _S.KNOCKING},
+        _S.SEATED: {_E.LOST: _S.SEATED, _E.GIVE_UP: _S.PARTING},
+        _S.DONE: {_E.LOST: _S.DONE, _E.GIVE_UP: _S.PARTING},
+        _S.CLOSED: {_E.LOST: _S.CLOSED, _E.GIVE_UP: _S.PARTING},
     },
     End.CHARLIE: {
-        _S.HEARD: {_E.SILENCE: _S.AWAY},
-        _S.SEATED: {_E.DROPPED: _S.ENDED},
+        _S.IDLE: {_E.TURNED_AWAY: _S.IDLE, _E.GIVE_UP: _S.PARTING},
+        _S.HEARD: {_E.SILENCE: _S.AWAY, _E.TURNED_AWAY: _S.IDLE, _E.GIVE_UP: _S.PARTING},
+        _S.AWAY: {_E.TURNED_AWAY: _S.IDLE},
+        _S.SEATED: {_E.DROPPED: _S.ENDED, _E.GIVE_UP: _S.PARTING},
+        _S.DONE: {_E.GIVE_UP: _S.PARTING},
+        _S.CLOSED: {_E.FAULT: _S.ENDED, _E.GIVE_UP: _S.PARTING},
+        _S.ENDED: {_E.FAULT: _S.ENDED, _E.GIVE_UP: _S.PARTING},  # the party comes back over another connection
     },
 }
-"""The events without a frame in a state, and the state after each; an event that is not listed changes nothing."""
+"""The events without a frame in a state, and the state after each."""
 
 
-def may_send(end: End, state: JoinState, turn: Turn) -> bool:
-    """Say whether an end may send this now."""
-    return turn in SENDS[end].get(state, {})
-
-
-def sending(end: End, state: JoinState, turn: Turn) -> JoinState:
-    """Return the state after this end sent ``turn``.
-
-    Raises
-    ------
-    LocalProtocolError
-        The turn is illegal: a bug of this program, found before anything leaves.
-    """
-    legal = SENDS[end].get(state, {})
-    if turn not in legal:
-        raise LocalProtocolError(
-            f"this program tried to send {turn.words!r} while its connection is {state.value!r}; "
-            f"allowed are {_named(legal)}"
-        )
-    return legal[turn]
-
-
-def received(end: End, state: JoinState, turn: Turn, sender: str, suspects: tuple[str, ...] = ()) -> JoinState:
-    """Return the state after ``sender``, at the other end, sent ``turn``.
+class HopState:
+    """The state of one end of a hop. Each method moves it on by the table, or raises and leaves it as it is.
 
     Parameters
     ----------
     end : End
-        This end.
-    state : JoinState
-    turn : Turn
-    sender : str
-        Who signed the frame.
-    suspects : tuple of str
-        Those who may be at fault, where the frame does not prove it to be ``sender``.
+        Whose end it is.
+    now : JoinState, optional
+        Where it begins; by default idle.
 
-    Raises
-    ------
-    ProtocolViolation
-        The turn is illegal.
+    Attributes
+    ----------
+    now : JoinState
+        The state at this moment.
     """
-    legal = RECEIVES[end].get(state, {})
-    if turn not in legal:
-        who, doubt = (" or ".join(suspects), "; nobody can tell which of them") if suspects else (sender, "")
-        raise ProtocolViolation(
-            f"{who} sent {turn.words!r} out of turn{doubt}. While the connection is {state.value!r}, allowed are "
-            f"{_named(legal)}",
-            peer="" if suspects else sender,
-            suspects=suspects,
-        )
-    return legal[turn]
 
+    def __init__(self, end: End, now: JoinState = JoinState.IDLE) -> None:
+        self._end = end
+        self._now = now
 
-def after(end: End, state: JoinState, event: HopEvent) -> JoinState:
-    """Return the state after an event: the same one if the event is not listed for it."""
-    return EVENTS[end].get(state, {}).get(event, state)
+    @property
+    def now(self) -> JoinState:
+        """The state at this moment."""
+        return self._now
+
+    def may_send(self, turn: Turn) -> bool:
+        """Say whether this end may send this now."""
+        return turn in SENDS[self._end].get(self._now, {})
+
+    def send(self, turn: Turn) -> None:
+        """Move on before this end sends ``turn``.
+
+        Raises
+        ------
+        LocalProtocolError
+            The turn is illegal: a bug of this program, found before anything leaves.
+        """
+        legal = SENDS[self._end].get(self._now, {})
+        if turn not in legal:
+            raise LocalProtocolError(
+                f"this program tried to send {turn.words!r} while its connection is {self._now.value!r}; "
+                f"allowed are {_named(legal)}"
+            )
+        self._now = legal[turn]
+
+    def receive(self, turn: Turn, sender: str, suspects: tuple[str, ...] = ()) -> None:
+        """Move on after ``sender``, at the other end, sent ``turn``.
+
+        Parameters
+        ----------
+        turn : Turn
+        sender : str
+            Who signed the frame.
+        suspects : tuple of str
+            Those who may be at fault, where the frame does not prove it to be ``sender``.
+
+        Raises
+        ------
+        ProtocolViolation
+            The turn is illegal.
+        """
+        legal = RECEIVES[self._end].get(self._now, {})
+        if turn not in legal:
+            who, doubt = (" or ".join(suspects), "; nobody can tell which of them") if suspects else (sender, "")
+            raise ProtocolViolation(
+                f"{who} sent {turn.words!r} out of turn{doubt}. While the connection is {self._now.value!r}, allowed "
+                f"are {_named(legal)}",
+                peer="" if suspects else sender,
+                suspects=suspects,
+            )
+        self._now = legal[turn]
+
+    def note(self, event: HopEvent) -> None:
+        """Move on after an event.
+
+        Raises
+        ------
+        LocalProtocolError
+            The event cannot happen in this state: a bug of this program.
+        """
+        legal = EVENTS[self._end].get(self._now, {})
+        if event not in legal:
+            raise LocalProtocolError(
+                f"this program noted {event.value!r} while its connection is {self._now.value!r}; allowed are "
+                f"{', '.join(each.value for each in legal) or 'no events'}"
+            )
+        self._now = legal[event]
 
 
 def _named(legal: Mapping[Turn, JoinState]) -> str:

@@ -20,14 +20,15 @@ from collections.abc import Mapping, Sequence
 
 from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.errors import ProtocolViolation
+from masquerade_core.roster_disclosure import closes_with_all, heard_by
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
-from masquerade_core.wire.frames import Endpoint
+from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_core.words import counted, listed
 from masquerade_host.session.messages import DIGEST_BYTES, AllClosed, Closed
 from masquerade_host.store.transcript import hashed
 
-__all__ = ["BroadcastLog", "check_all_closed", "closed_by"]
+__all__ = ["BroadcastLog", "check_all_closed", "check_closing", "closed_by"]
 
 
 class BroadcastLog:
@@ -55,6 +56,33 @@ class BroadcastLog:
     def digest(self) -> bytes:
         """Return the hash of what was added so far."""
         return self._hash.digest()
+
+
+def check_closing(
+    frame: Frame, study: Study, run: bytes, signing: SigningKey, own: tuple[str, bytes, bytes], coin: bytes
+) -> None:
+    """Check the frame with which Charlie closes the run.
+
+    Parameters
+    ----------
+    frame : Frame
+    study, run, signing, own
+        As for :func:`check_all_closed`.
+    coin : bytes
+        Draws everybody's neighbours, whose frames a party is shown in a large study.
+
+    Raises
+    ------
+    ProtocolViolation
+        He closes it for all where each is due by itself, or the other way round; or as for :func:`check_all_closed`.
+    """
+    if frame.broadcast != closes_with_all(study):
+        raise ProtocolViolation(
+            f"{CHARLIE} closed the run for {'all' if frame.broadcast else 'one party alone'}; in a study with "
+            f"{study.K} parties he closes it for {'each by itself' if frame.broadcast else 'all at once'}",
+            peer=CHARLIE,
+        )
+    check_all_closed(decode(AllClosed, frame.body, CHARLIE), study, run, signing, own, heard_by(study, coin, own[0]))
 
 
 def check_all_closed(

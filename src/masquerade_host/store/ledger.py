@@ -57,7 +57,7 @@ from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, C
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_host.session.journaling import Debits
+from masquerade_host.session.commits import Debits
 from masquerade_host.store.journal import LOG_PAGES, grow
 from masquerade_host.store.state import StateFolder, damaged, is_damage
 
@@ -1104,7 +1104,7 @@ class _Debits:
         self._ledger, self._study, self._me, self._number = ledger, study, me, number
 
     def debit(self, run: bytes, releases: Sequence[Release]) -> None:
-        """Debit what was not debited before; see :class:`~masquerade_host.session.journaling.Debits`."""
+        """Debit what was not debited before; see :class:`~masquerade_host.session.commits.Debits`."""
         self._ledger.debit(self._study, self._me, self._number, run, releases)
 
     def labels(self, run: bytes) -> frozenset[str]:

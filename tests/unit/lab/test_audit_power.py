@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import nullcontext
 from fractions import Fraction
 from itertools import pairwise
@@ -37,6 +38,7 @@ from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.local_aggregation import joint_noise
 from masquerade_protocols.local_aggregation.public import joint_noise_of
 from tests.face_helpers import Shell
+from tests.messages import pattern, raises, says, sentence
 from tests.pages import Page
 
 _Array = NDArray[np.float64]
@@ -319,7 +321,7 @@ def test_an_own_study_s_verdict_follows_from_its_control_and_it_says_what_would_
     assert low <= found.noticed <= high
     assert (found.control is None) == found.exceeded
     assert all(done < of for done, of, _ in told)
-    assert told[0][2] == "all of the noise"
+    assert told[0][2] == sentence("all_of_the_noise")
     if not apart:  # nothing was measured that runs could confirm
         assert len({what for _, _, what in told}) == 2 + len(RUNGS)
     assert ("noise x 0.5" in {what for _, _, what in told}) == (verdict != "exceeded")
@@ -342,7 +344,7 @@ def test_how_many_runs_are_enough_follows_from_the_privacy_target() -> None:
 
 
 def test_runs_that_cannot_refute_a_target_are_refused_with_the_number_that_can() -> None:
-    with pytest.raises(BadInput, match="so they cannot refute it") as refused:
+    with raises(BadInput, "cannot_refute", ..., ..., ...) as refused:
         check_runs(_own(epsilon=4.0), 400)
     number = int(str(refused.value.hint).split("--runs ")[1].split()[0])
     check_runs(_own(epsilon=4.0), number)
@@ -350,7 +352,7 @@ def test_runs_that_cannot_refute_a_target_are_refused_with_the_number_that_can()
         check_runs(_own(epsilon=4.0), number - 10)
     with pytest.raises(BadInput) as beyond:
         check_runs(_own(epsilon=40.0), 400)
-    assert "cannot be audited" in str(beyond.value.hint)
+    assert says(str(beyond.value.hint), "cannot_be_audited")
 
 
 def test_the_command_says_beforehand_what_is_enough_and_afterwards_what_would_have_been_noticed(
@@ -363,12 +365,12 @@ def test_the_command_says_beforehand_what_is_enough_and_afterwards_what_would_ha
     words = " ".join(answer.err.split())
     enough = runs_enough(_own())
     assert answer.code == 0
-    assert words.index(f"--runs {enough:,} would be enough") < words.index("no power: 400 runs")
-    assert "With half of the noise, as many runs show epsilon >= " in words
-    assert "would have noticed noise below 0." in words
+    assert words.index(sentence("would_be_enough", f"{enough:,}")) < words.index("no power: 400 runs")
+    assert says(words, "half_shows", ...)
+    assert [" 0." in said for said in re.findall(pattern("would_have_noticed", ...), words)] == [True]
     monkeypatch.setattr(sweeps, "simulate", _release(0.7))
     words = " ".join(shell("audit", path, "--runs", 2000).err.split())
-    assert "2,000 runs with each of two data sets are enough to notice half of the noise" in words
+    assert says(words, "are_enough", "2,000")
     assert "not exceeded: 2,000 runs" in words
 
 

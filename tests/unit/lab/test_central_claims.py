@@ -19,6 +19,7 @@ from masquerade_core.study import Feature, Label, Study
 from masquerade_lab.baselines.average import average_rate
 from masquerade_lab.baselines.central_dp import central_dp
 from masquerade_protocols import BASELINES, entry_of, statement_of
+from tests.messages import raises
 from tests.protocol_helpers import make_data
 
 
@@ -99,7 +100,7 @@ def test_every_baseline_has_a_statement_or_no_privacy(name: str) -> None:
 
 def test_c_beside_a_proven_calibration_is_refused() -> None:
     text = _study("central-dp").to_toml().replace('calibration = "paper"', 'calibration = "proven"')
-    with pytest.raises(BadInput, match=r"\[protocol\] c is 16"):
+    with raises(BadInput, "c_given_in_vain", 16):
         entry_of(Study.parse(text, in_memory=True))
 
 

@@ -18,6 +18,7 @@ from masquerade_lab.reproduce.engine.tasks import one_after_another
 from masquerade_protocols.blocks import noise_shares
 from masquerade_protocols.dp_gd import roles as protocol
 from masquerade_protocols.in_memory import run_in_memory
+from tests.messages import sentence
 from tests.paper_data import split
 
 WIDENED = 4.0
@@ -73,7 +74,7 @@ def test_the_noise_on_a_sum_is_that_of_two_gradients_and_of_one_is_caught(reduce
     assert [row.holds for row in tables[dp_gd._NOISE]] == [True] * 3
     broken = [row for row in tables[dp_gd._BROKEN] if row.name.startswith("sensitivity C")]
     assert [row.verdict for row in broken] == ["outside: caught"] * 3
-    assert [row.note for row in broken] == ["its epsilon is 0.42", "its epsilon is 0.70", "its epsilon is 2.93"]
+    assert [row.note for row in broken] == [sentence("epsilon_of_noise", value) for value in ("0.42", "0.70", "2.93")]
 
 
 def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(reduced: Report) -> None:

@@ -26,6 +26,7 @@ from masquerade_lab.reproduce.dp_whitened_runs import Found, draw_shares, learn_
 from masquerade_lab.reproduce.engine.tasks import one_after_another
 from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 from tests.adult_helpers import official, write_adult
+from tests.messages import raises, says, sentence
 
 _Array = NDArray[np.float64]
 
@@ -261,10 +262,15 @@ def test_each_set_is_read_and_no_column_of_the_outcome_is_among_its_coordinates(
 
 
 def test_a_directory_without_any_of_the_folders_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has none of the folders adult, a9a, kddcup99") as caught:
+    with raises(
+        BadInput,
+        "none_of_the_folders",
+        ...,
+        "adult, a9a, kddcup99, breast-cancer-wisconsin, creditcard-balanced946, uci-har-time265, bank-marketing",
+    ) as caught:
         reproduce("dp-whitened", data=tmp_path)
-    assert "at least one of these folders" in (caught.value.hint or "")
-    with pytest.raises(BadInput, match="needs real data"):
+    assert says(caught.value.hint or "", "one_of_the_folders")
+    with raises(BadInput, "needs_real_data", ..., ...):
         reproduce("dp-whitened")
 
 
@@ -295,7 +301,7 @@ def test_a_reduced_run_lies_in_its_bands_give_or_take_its_errors(
     assert "WDBC, N = 456, d = 31, delta = 1e-05: error" in tables
     assert [row.value for row in tables[dp_whitened._ROLES]] == [pytest.approx(0, abs=1e-9)] * 2
     (left_out,) = (note for note in reduced.notes if note.startswith("Left out"))
-    assert "HAR (no folder uci-har-time265)" in left_out
+    assert "uci-har-time265" in left_out
     assert "WDBC" not in left_out
 
 
@@ -329,7 +335,7 @@ def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _made({(dp_whitened_runs.HALVED, 0.1): [0.161, 0.162], (dp_whitened_runs.THINNED, 0.1): [0.165, 0.166]})
     rows = dp_whitened._broken_rows([found])
     assert [row.verdict for row in rows] == ["outside: caught", "", "outside: caught", "outside: caught"]
-    assert {row.note for row in rows} == {"its epsilon is 0.21", "an error cannot tell"}
+    assert {row.note for row in rows} == {sentence("its_epsilon", "0.21"), sentence("error_cannot_tell")}
     monkeypatch.setattr(Found, "mu_kept", lambda *_: 1.0)
     rows = dp_whitened._broken_rows([_made({**found_errors(0.165), (dp_whitened_runs.THINNED, 0.1): [0.165, 0.166]})])
     assert [row.holds for row in rows] == [False, True, False, False]

@@ -34,6 +34,7 @@ from masquerade_lab.reproduce.hamm_runs import (
     shuffled,
     tight_sensitivity,
 )
+from tests.messages import raises, sentence
 from tests.paper_data import study_of
 
 _Array = NDArray[np.float64]
@@ -272,8 +273,9 @@ def test_a_crossing_that_is_none_says_why() -> None:
     def row(level: float) -> Row:
         return crossing_row("t", "soft", found, "soft", (1.0, 10.0, 100.0), np.full(10, level), "the paper: 10")
 
-    assert (row(0.6).value, row(0.6).error, row(0.6).note) == (1.0, None, "below at every point; the paper: 10")
-    assert (row(0.3).value, row(0.3).error, row(0.3).note) == (100.0, None, "above at every point; the paper: 10")
+    below, above = (sentence("at_every_point", where, "; the paper: 10") for where in ("below", "above"))
+    assert (row(0.6).value, row(0.6).error, row(0.6).note) == (1.0, None, below)
+    assert (row(0.3).value, row(0.3).error, row(0.3).note) == (100.0, None, above)
     assert row(0.45).note == "the paper: 10"
     assert row(0.45).error is not None
 
@@ -326,9 +328,9 @@ def test_the_numbers_do_not_depend_on_the_order_of_the_tasks(small: Path) -> Non
 
 def test_too_few_records_or_none_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hamm, "_PARTIES", 40)
-    with pytest.raises(BadInput, match="300 records of 12 features; at least 320 of 10"):
+    with raises(BadInput, "too_small_for_figure", 300, 12, 320, 10):
         reproduce("hamm-2016", "2", data=small)
-    with pytest.raises(BadInput, match="real data"):
+    with raises(BadInput, "needs_real_data", ..., ...):
         reproduce("hamm-2016", "2")
-    with pytest.raises(BadInput, match="UCI Human Activity"):
+    with raises(BadInput, "part_of_original", ..., ..., "UCI Human Activity Recognition Using Smartphones"):
         reproduce("hamm-2016", "2", data=small / "nowhere")

@@ -22,6 +22,7 @@ from masquerade_lab.reproduce.engine.judging import Mean
 from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
 from masquerade_lab.reproduce.pathak import CURVES, HALF, Records, Setting
 from tests import pathak_oracle
+from tests.messages import raises, says
 
 _Array = NDArray[np.float64]
 
@@ -259,7 +260,8 @@ def test_what_a_quantity_cannot_show_is_said_and_not_checked(report: Report, mon
         "t", pathak._USEFUL, "q", values, {"no noise": values - 0.2, HALF: values - 0.02}
     )
     assert (right.holds, seen.holds, seen.broken) == (True, True, True)
-    assert (unseen.banded, unseen.note.partition(": ")[0]) == (False, "not seen here")
+    assert not unseen.banded
+    assert says(unseen.note, "not_seen_here", ...)
 
 
 # --- The command -------------------------------------------------------------------------------------
@@ -326,6 +328,6 @@ def test_a_panel_has_the_paper_s_axes_and_its_curves_are_the_rows(report: Report
 
 
 def test_figure_2_needs_the_data() -> None:
-    with pytest.raises(BadInput, match="figure 2 of pathak-2010 needs real data") as refused:
+    with raises(BadInput, "needs_real_data", 2, "pathak-2010") as refused:
         reproduce("pathak-2010")
     assert "a9a and a9a.t" in str(refused.value.hint)

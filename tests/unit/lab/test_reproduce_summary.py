@@ -12,6 +12,7 @@ from masquerade_core.errors import BadInput
 from masquerade_lab.originals import ADULT_COLUMNS, Table
 from masquerade_lab.reproduce import PAPERS, Report, summary
 from masquerade_lab.reproduce.engine.tasks import one_after_another
+from tests.messages import raises
 
 
 def _table(n: int, seed: int) -> Table:
@@ -70,5 +71,5 @@ def test_bounds_are_compared_in_cells(tables: tuple[Table, Table]) -> None:
 def test_it_stands_among_the_figures_and_needs_the_original_files(tmp_path: Path) -> None:
     figure = PAPERS["summary"]["1"]
     assert "adult.data" in figure.needs
-    with pytest.raises(BadInput, match="adult"):
+    with raises(BadInput, "part_of_original", ..., "adult.data", "UCI Adult"):
         figure.run(1, 1, one_after_another, tmp_path)

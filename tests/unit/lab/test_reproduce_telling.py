@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from masquerade_lab.reproduce.engine.judging import FALSE_ALARM, Mean, band, judged, power, reference
 from masquerade_lab.reproduce.engine.report import POWER
+from tests.messages import sentence
 
 _RUNS = 40_000
 
@@ -60,7 +61,7 @@ def test_a_mistake_must_be_caught_surely_unless_it_is_said_to_be_unseen() -> Non
     assert barely.power is not None
     assert barely.power < POWER
     (_, unseen) = judged("t", "q", draws, expected, {}, unseen={"barely": near})
-    assert (unseen.banded, unseen.note) == (False, f"not seen here: power {barely.power:.2f}")
+    assert (unseen.banded, unseen.note) == (False, sentence("not_seen_here", f"{barely.power:.2f}"))
     (shown,) = judged("t", "q", draws, None, {"surely": far})
     assert not shown.banded
     assert shown.value == pytest.approx(draws.mean())

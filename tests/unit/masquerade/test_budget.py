@@ -13,6 +13,7 @@ from masquerade_host.store.state import StateFolder
 from masquerade_protocols import PROTOCOLS, entry_of
 from tests.face_helpers import Shell, small_study
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named, reserved
+from tests.messages import says
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_without_a_budget_every_command_ends_with_7_and_says_what_to_do(shell: S
     for words in (["show"], ["history"], ["limit", "--epsilon", 1, "--delta", 0], ["export", tmp_path / "out"]):
         answer = shell.json("budget", *words, "--state", tmp_path / "none")
         assert (answer.code, answer.json["error_code"]) == (7, "budget_exceeded")
-        assert "masquerade budget init" in answer.json["hint"]
+        assert "budget init" in answer.json["hint"]
     assert not (tmp_path / "none").exists()
 
 
@@ -69,8 +70,8 @@ def test_the_history_has_every_entry_in_words_and_as_json(shell: Shell, state: P
     assert [entry["kind"] for entry in entries] == kinds
     words = shell("budget", "history", "--state", state).err
     assert "model: epsilon = 0.25, delta = 1e-06, mu = 0.05" in words
-    assert "approved by steward" in words
-    assert "the attempt ended: p2 fell silent" in words
+    assert says(words, "approval_shown", ..., ..., ..., ..., "steward")
+    assert says(words, "attempt_ended", ..., ..., "p2 fell silent")
 
 
 def test_an_export_is_one_line_of_json_for_each_entry_and_overwrites_nothing(
@@ -89,7 +90,7 @@ def test_a_study_that_will_not_run_is_given_up(shell: Shell, state: Path, tmp_pa
     (found,) = shell.json("budget", "release", tmp_path / "second.toml", "--state", state).data["populations"]
     assert (found["open_studies"], found["taken"]) == ([], found["spent"])
     again = shell.json("budget", "release", tmp_path / "second.toml", "--state", state)
-    assert (again.code, "nobody has a reservation" in again.json["message"]) == (4, True)
+    assert (again.code, says(again.json["message"], "no_reservation", "nobody", "second")) == (4, True)
 
 
 def test_an_older_copy_is_repaired_from_the_second_file(shell: Shell, state: Path) -> None:
@@ -107,9 +108,10 @@ def test_study_show_says_what_the_study_would_take_and_what_is_left(shell: Shell
     study = small_study(shell, tmp_path / "study.toml", epsilon=3.0)
     said = shell.json("study", "show", study, "--state", state).data["budget"]
     assert said["fits"]
-    assert "would take epsilon = 3 and delta =" in said["text"]
+    assert says(said["text"], "study_takes", ..., ...)
+    assert "epsilon = 3 and delta =" in said["text"]
     assert "are left" in said["text"]
-    assert "What is left of this machine's budget" in shell("study", "show", study, "--state", state).err
+    assert says(shell("study", "show", study, "--state", state).err, "left_of_budget")
     assert shell.json("study", "show", study, "--state", tmp_path / "none").data["budget"] is None
 
 
@@ -128,7 +130,7 @@ def test_the_doctor_warns_without_a_budget_and_fails_where_the_study_does_not_fi
     assert budget_check(study, state)[0] == "ok"
     verdict, message = budget_check(large, state)
     assert verdict == "fail"
-    assert "does not fit" in message
+    assert says(message, "study_does_not_fit", ..., ...)
 
 
 def test_the_line_knows_a_reservation_and_whose_records_they_are(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_the_line_knows_a_reservation_and_whose_records_they_are(tmp_path: Path)
     line = budget_line(StateFolder(tmp_path), study, protocol, "p1", RECORDS)
     assert line is not None
     assert line.fits
-    assert "are reserved for this study" in line.text
+    assert says(line.text, "reserved_for_study", ..., ...)
     other = budget_line(StateFolder(tmp_path), named("b"), protocol, "p1", RECORDS)
     assert other is not None
     assert not other.fits

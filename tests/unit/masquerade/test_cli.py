@@ -23,6 +23,7 @@ from masquerade_protocols import BASELINES, PROTOCOLS
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.voting import public as voting
 from tests.face_helpers import Shell, records, small_study, write_csv
+from tests.messages import says, sentence
 
 
 @pytest.fixture
@@ -219,7 +220,7 @@ def test_a_study_of_a_gradient_protocol_is_written_with_its_rounds_and_explained
     assert load_study(file, in_memory=True)[0].protocol == {"rounds": 37}
     data = shell.json("study", "show", file).data
     assert "37 rounds" in " ".join(data["leaves"])
-    assert "the number of all records" in " ".join(data["leaves"])
+    assert says(" ".join(data["leaves"]), "number_of_all_records")
     assert "The paper" in " ".join(data["cost"])
     assert load_study(small_study(shell, tmp_path / "d.toml", protocol=protocol), in_memory=True)[0].protocol == {
         "rounds": 100
@@ -260,7 +261,7 @@ def test_a_template_without_keys_is_commented_and_check_asks_for_the_keys(shell:
     assert text.count("mq1:PUT-HERE") == 4
     check = shell.json("study", "check", file)
     assert check.code == 4
-    assert "not a public key" in check.json["message"]
+    assert says(check.json["message"], "not_a_public_key")
 
 
 def test_a_draft_that_lacks_its_keys_is_not_said_to_lack_its_parties(shell: Shell, tmp_path: Path) -> None:
@@ -295,7 +296,7 @@ def test_a_new_study_says_of_lambda_what_its_protocol_makes_of_it(name: str) -> 
     Lambda = 0.02 if known.regularization is None else known.regularization
     assert f"# {note[0].upper()}{note[1:]}.\nregularization = {Lambda}\n" in text
     assert Lambda == 0.02 or name not in {"psgd", "local-aggregation", "weighted-dp", "vote", "soft", "input-noise"}
-    assert ("the less noise" in note) == (name in {"local-aggregation", "vote", "soft", "average"})
+    assert (says(note, "less_noise")) == (name in {"local-aggregation", "vote", "soft", "average"})
 
 
 def test_lambda_does_to_the_noise_what_a_new_study_says() -> None:
@@ -326,7 +327,7 @@ def test_strange_names_are_shown_letter_by_letter(shell: Shell, tmp_path: Path, 
     file.parent.mkdir()
     label = ["--label", "[ill]:a::yes"]
     words = ["study", "new", "--output", file, "--throwaway-keys", "--feature", STRANGE, *label]
-    assert f"{file} is a study" in shell(*words).err
+    assert says(shell(*words).err, "draft_written", file, ...)
     assert load_study(file)[0].features[0].levels == ("a:b", "[bold]c", ":smile:", "d,e")
     text = " ".join(shell("study", "show", file).err.split())
     assert "job (a:b, [bold]c, :smile:, d,e)" in text
@@ -431,11 +432,11 @@ def test_check_finds_a_misspelt_key_and_a_misspelt_parameter(shell: Shell, tmp_p
     file = small_study(shell, tmp_path / "study.toml")
     text = file.read_text()
     file.write_text(text.replace("min_records", "min_record"))
-    assert "did you mean 'min_records'" in shell.json("study", "check", file).json["message"]
+    assert says(shell.json("study", "check", file).json["message"], "did_you_mean", "min_records")
     file.write_text(text.replace('scale = "selected"', 'scail = "floor"'))
     answer = shell.json("study", "check", file)
     assert answer.code == 4
-    assert "did you mean 'scale'" in answer.json["message"]
+    assert says(answer.json["message"], "did_you_mean", "scale")
 
 
 def test_check_says_when_keys_are_too_short_for_a_network(shell: Shell, tmp_path: Path) -> None:
@@ -470,11 +471,11 @@ def test_show_says_that_the_lead_holds_a_secret_key_only_where_it_does(
         return " ".join(shell("study", "show", file).err.split())
 
     with_key = small_study(shell, tmp_path / "key.toml", calibration="proven")
-    assert "The lead, north, holds the secret half of the parties' common encryption key." in shown(with_key)
+    assert f"The lead, north, {sentence('lead_holds_key')}." in shown(with_key)
     text = with_key.read_text()
     without = tmp_path / "no-key.toml"
     without.write_text(text.replace('scale = "selected"', 'scale = "floor"'))
-    assert "The lead, north, holds no secret key besides its own" in shown(without)
+    assert f"The lead, north, {sentence('lead_holds_no_key')}" in shown(without)
 
 
 def test_a_lead_is_asked_for_only_where_it_has_a_key_to_hold(shell: Shell, tmp_path: Path) -> None:
@@ -505,7 +506,7 @@ def test_a_party_that_is_not_in_the_roster_is_told_so(shell: Shell, tmp_path: Pa
     data = write_csv(tmp_path / "records.csv", records(40))
     answer = shell.json("party", study, "--data", data, "--key", tmp_path / "my.key", "--approved")
     assert answer.code == 4
-    assert "belongs to nobody in this study" in answer.json["message"]
+    assert says(answer.json["message"], "belongs_to_nobody")
     answer = shell.json("curator", study, "--key", tmp_path / "my.key")
     assert answer.code == 4
     assert not (tmp_path / "runs").exists()

@@ -20,6 +20,7 @@ from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.study_files import load_study
+from masquerade_core.words import listed
 from masquerade_protocols import BASELINES, PROTOCOLS, protocol_of
 from tests.face_helpers import (
     PARTIES,
@@ -32,6 +33,7 @@ from tests.face_helpers import (
     split_csv,
     write_csv,
 )
+from tests.messages import raises, says
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_a_simulation_has_a_runs_fields_and_a_watermark(
     assert all(set(row) >= STATEMENT_FIELDS for row in data["statement"])
     assert sum(stage["messages"] for stage in data["stages"]) == data["messages"] > 0
     assert sum(stage["bytes"] for stage in data["stages"]) == data["bytes"] > 0
-    assert "NOT A PRIVATE RELEASE" in shell("simulate", study, "--data", everybody, "--by", "site").err
+    assert WATERMARK.upper() in shell("simulate", study, "--data", everybody, "--by", "site").err
 
 
 def test_a_file_for_each_party_is_the_same_as_a_column(
@@ -160,7 +162,7 @@ def test_a_party_without_records_is_missed_by_name(shell: Shell, study: Path, tm
     file = split_csv(tmp_path / "two.csv", PARTIES[:2])
     answer = shell.json("simulate", study, "--data", file, "--by", "site")
     assert answer.code == 4
-    assert "the roster has north, south and west, but there are records of north and south" in answer.json["message"]
+    assert says(answer.json["message"], "not_everybodys_records", listed(PARTIES), listed(PARTIES[:2]))
 
 
 # --- protocols and baselines by name ------------------------------------------------
@@ -211,7 +213,7 @@ def test_public_iterates_give_an_objective_for_each_round(
     assert "rounds" not in shell.json(*words).data  # nothing public to measure it on
     text = " ".join(shell(*words, "--test", test_file).err.split())
     assert "12 rounds of" in text
-    assert "objective on the public test set" in text
+    assert says(text, "objective_shown")
 
 
 def test_the_noiseless_baselines_are_exact_minimisers(
@@ -254,11 +256,14 @@ def test_a_baseline_is_refused_where_parties_would_have_to_talk(shell: Shell, tm
     study = _named(shell, tmp_path, name)
     checked = shell("study", "check", study)
     assert checked.code == 0
-    assert "for simulations only" in " ".join(checked.err.split())
-    for words in (["study", "show", study], ["demo", "--protocol", name, "--out", tmp_path / "d"]):
+    assert says(" ".join(checked.err.split()), "baseline_checked", name)
+    for words, key in (
+        (["study", "show", study], "baseline_shown"),
+        (["demo", "--protocol", name, "--out", tmp_path / "d"], "baseline_demonstrated"),
+    ):
         answer = shell.json(*words)
         assert (answer.code, answer.json["error_code"]) == (4, "bad_input")
-        assert f"'{name}' is a baseline" in answer.json["message"]
+        assert says(answer.json["message"], key, f"'{name}'")
         assert "simulate" in answer.json["hint"]
     assert not (tmp_path / "d").exists()
 
@@ -267,7 +272,7 @@ def test_a_baseline_without_records_of_a_party_is_refused(shell: Shell, tmp_path
     file = split_csv(tmp_path / "two.csv", PARTIES[:2])
     answer = shell.json("simulate", _named(shell, tmp_path, "pooled"), "--data", file, "--by", "site")
     assert answer.code == 4
-    assert "the roster has north, south and west" in answer.json["message"]
+    assert says(answer.json["message"], "not_everybodys_records", listed(PARTIES), ...)
 
 
 # --- predict ---------------------------------------------------------------------
@@ -363,15 +368,17 @@ def test_records_in_memory_are_labelled_as_those_of_a_file(model: Path, tmp_path
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (np.ones((3, 3)), r"shape \(3, 3\), but the model needs shape \(n, 2\)"),
-        (np.ones(2), r"shape \(2,\), but the model needs shape \(n, 2\)"),
-        ([[30.0, "f"]], "the records are a list, which has no columns"),
-        (None, "the records are a NoneType, which has no columns"),
-        ({"age": [30.0]}, "the data have no column 'sex'"),
+        (np.ones((3, 3)), ("array_of_other_shape", (3, 3), 2)),
+        (np.ones(2), ("array_of_other_shape", (2,), 2)),
+        ([[30.0, "f"]], ("records_have_no_columns", "list")),
+        (None, ("records_have_no_columns", "NoneType")),
+        ({"age": [30.0]}, ("data_lack_column", "'sex'")),
     ],
 )
-def test_records_in_memory_whose_columns_cannot_be_told_are_refused(model: Path, given: object, said: str) -> None:
-    with pytest.raises(masquerade.MasqueradeError, match=said) as caught:
+def test_records_in_memory_whose_columns_cannot_be_told_are_refused(
+    model: Path, given: object, said: tuple[Any, ...]
+) -> None:
+    with raises(masquerade.MasqueradeError, *said) as caught:
         masquerade.predict(model, given)
     assert "'age', 'sex'" in caught.value.hint or "column names" in caught.value.hint
 
@@ -429,7 +436,7 @@ def test_a_wrong_share_opens_to_an_error_and_never_to_labels(shell: Shell, model
     (tmp_path / "bad.json").write_text(json.dumps(saved))
     answer = shell.json("predict", tmp_path / "bad.json", new)
     assert (answer.code, answer.data) == (4, {})
-    assert "do not add up to weights" in answer.json["message"]
+    assert says(answer.json["message"], "shares_are_no_weights")
 
 
 # --- doctor ----------------------------------------------------------------------
@@ -480,7 +487,7 @@ def test_the_doctor_finds_a_port_in_use_and_a_stranger_on_it(shell: Shell, real:
         assert (curator.code, _verdicts(curator)["network"]) == (4, "fail")
         party = shell.json("doctor", real, "--key", tmp_path / "n.key")
         assert (party.code, _verdicts(party)["network"]) == (4, "fail")
-        assert "it is not Charlie's" in party.out
+        assert says(party.out, "not_charlie")
 
 
 def test_the_doctor_finds_keys_of_strangers_and_keys_that_others_read(shell: Shell, real: Path, tmp_path: Path) -> None:
@@ -506,7 +513,7 @@ def test_everything_in_the_public_api_can_be_imported() -> None:
     for name in masquerade.__all__:
         assert getattr(masquerade, name).__name__ == name
     assert set(masquerade.__all__) <= set(dir(masquerade))
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+    with raises(AttributeError, "no_such_attribute", "'nonsense'"):
         masquerade.nonsense  # noqa: B018
 
 
@@ -532,12 +539,12 @@ def test_simulated_data_meet_what_a_partys_process_asks_of_its_records(
         masquerade.simulate(study, {**data, "north": north}, seed=1)
 
     simulate(masquerade.Dataset(whole.X[:floor], whole.y[:floor]))
-    with pytest.raises(masquerade.MasqueradeError, match=f"the data of north has fewer .* min_records, {floor}") as few:
+    with raises(masquerade.MasqueradeError, "fewer_than_min_records", "the data of north", floor) as few:
         simulate(masquerade.Dataset(whole.X[: floor - 1], whole.y[: floor - 1]))
     assert (few.value.exit_code, few.value.error_code) == (6, "refused_locally")
-    with pytest.raises(masquerade.MasqueradeError, match=f"{study.d - 1} coordinates, but the study's records have"):
+    with raises(masquerade.MasqueradeError, "other_coordinates", study.d - 1, study.d):
         simulate(masquerade.Dataset(whole.X[:, 1:], whole.y))
-    with pytest.raises(masquerade.MasqueradeError, match="of 3 classes, but the study's are of two unnamed"):
+    with raises(masquerade.MasqueradeError, "other_classes", 3, ...):
         simulate(masquerade.Dataset(whole.X, (whole.y + 1) / 2, 3))
 
 
@@ -550,7 +557,7 @@ def test_a_study_with_auxiliary_records_runs_from_python_as_on_the_command_line(
     simulation = masquerade.simulate(study, data, seed=1, auxiliary=auxiliary)
     assert shell("simulate", path, "--data", everybody, "--by", "site", "--seed", 1, "--out", out).code == 0
     assert masquerade.load_model(out / "model.json").weights == simulation.model.weights
-    with pytest.raises(masquerade.MasqueradeError, match="the study's auxiliary records were not given"):
+    with raises(masquerade.MasqueradeError, "auxiliary_not_given"):
         masquerade.simulate(study, data, seed=1)
 
 
@@ -576,14 +583,14 @@ def test_parties_vote_with_what_they_name(shell: Shell, everybody: Path, tmp_pat
     mixed = shell.json(*words, "--classifier", "north=tree", "--classifier", "south=GaussianNB")
     assert mixed.code == 0
     answer = shell.json(*words, "--classifier", "north=trees")
-    assert (answer.code, answer.json["hint"]) == (4, "did you mean 'tree'?")
+    assert (answer.code, says(answer.json["hint"], "did_you_mean_classifier", "'tree'")) == (4, True)
     answer = shell.json(*words, "--classifier", "nowhere=tree")
     assert answer.code == 4
-    assert "'nowhere' is not in the roster" in answer.json["message"]
+    assert says(answer.json["message"], "not_in_roster", "'nowhere'")
     for other in ("psgd", "pooled"):
         answer = shell.json("simulate", _named(shell, tmp_path, other), *words[2:], "--classifier", "north=tree")
         assert answer.code == 4
-        assert f"{other} trains the study's own classifier" in answer.json["message"]
+        assert says(answer.json["message"], "classifiers_given_in_vain", other)
 
 
 def test_a_study_without_its_auxiliary_file_says_so(shell: Shell, everybody: Path, tmp_path: Path) -> None:
@@ -606,10 +613,10 @@ def test_the_statement_is_there_before_anything_is_run(shell: Shell, tmp_path: P
     answer = shell.json("statement", study)
     assert answer.code == 0
     assert {row["view"] for row in answer.data["statement"]} >= {"Charlie"} or name == "input-noise"
-    assert any("taken as public" in flag for flag in answer.data["flags"])
+    assert any(says(flag, "taken_as_public") for flag in answer.data["flags"])
     text = shell("statement", study).err
     assert "Privacy statement" in text
-    assert "Not to be overlooked" in text
+    assert says(text, "not_to_be_overlooked")
 
 
 @pytest.mark.parametrize("urls", [["Source, https://example.org/s", "Documentation, https://example.org/d"], [], None])
@@ -630,7 +637,7 @@ def test_a_statement_says_where_the_pages_are_that_it_cites(
     study = small_study(shell, tmp_path / "dp.toml", protocol="dp-gd")
     text = shell("statement", study).err
     assert "source: docs/privacy/dp-gd.md" in text
-    assert f"The pages cited as docs/... are here: {where}" in text
+    assert says(text, "pages_are_here", where)
     assert shell.json("statement", study).data["documentation"] == where
     other = small_study(shell, tmp_path / "la.toml", protocol="local-aggregation")
     assert ("docs/" in shell("statement", other).err) == ("are here:" in shell("statement", other).err)
@@ -638,6 +645,6 @@ def test_a_statement_says_where_the_pages_are_that_it_cites(
 
 def test_a_delta_that_publishes_a_record_is_flagged(shell: Shell, tmp_path: Path) -> None:
     study = small_study(shell, tmp_path / "large.toml", protocol="psgd", delta=0.05)
-    assert any("publishes every record" in flag for flag in shell.json("statement", study).data["flags"])
+    assert any(says(flag, "delta_publishes_records") for flag in shell.json("statement", study).data["flags"])
     study = small_study(shell, tmp_path / "small.toml", protocol="psgd", delta=0.01)
-    assert not any("publishes every record" in flag for flag in shell.json("statement", study).data["flags"])
+    assert not any(says(flag, "delta_publishes_records") for flag in shell.json("statement", study).data["flags"])

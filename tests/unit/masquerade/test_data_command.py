@@ -14,6 +14,7 @@ from masquerade_core.data.records import are_held_back
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from tests.face_helpers import Shell
+from tests.messages import raises, says, sentence
 from tests.summary_helpers import as_summary
 from tests.unit.core.data.test_data import CANARY, GOOD, STUDY
 
@@ -53,7 +54,7 @@ Write = Callable[[str], Path]
 def test_a_clean_file_ends_with_0_and_says_so(shell: Shell, study: Write, file: Write) -> None:
     answer = shell("data", "check", study(STUDY), file(GOOD))
     assert answer.code == 0
-    assert "data.csv can be used" in answer.err
+    assert says(answer.err, "data_can_be_used", "data.csv")
     data = shell.json("data", "check", study(STUDY), file(GOOD)).data
     assert data["faults"] == data["signs"] == data["unseen"] == []
     assert (data["rule"], data["size"]) == ("refuse", "fits")
@@ -95,14 +96,14 @@ def test_what_a_study_repairs_is_said_with_what_becomes_of_it(shell: Shell, stud
         assert words in said
     answer = shell("data", "check", study(FILLS), file(HEAD + REST + "?,x,f,benign\n"))
     assert answer.code == 0
-    assert "it counts as 12.0" in " ".join(answer.err.split())
+    assert says(" ".join(answer.err.split()), "counts_as", ..., "12.0")
 
 
 def test_size_and_labels_that_no_record_has_are_said(shell: Shell, study: Write, file: Write) -> None:
     few = shell("data", "check", study(STUDY), file(HEAD + "1,x,f,benign\n2,x,m,benign\n"))
     assert few.code == 4
-    assert "data.csv has fewer records than the study's min_records, 3" in few.err
-    assert "no record has the label 'malignant', which is allowed" in few.err
+    assert f"data.csv {sentence('fewer_than_the_studys', 3)}" in few.err
+    assert says(few.err, "label_unseen", "'malignant'")
     classes = STUDY.replace('positive = "malignant"', 'classes = ["benign", "malignant", "rare"]')
     assert examine(file(HEAD + REST), Study.parse(classes)).unseen == ("rare",)
 
@@ -250,7 +251,7 @@ def test_a_file_that_is_there_is_never_overwritten(
 ) -> None:
     dirty, out, parsed = file(GOOD), tmp_path / "out.csv", Study.parse(STUDY)
     out.write_text("mine", encoding="utf-8")
-    with pytest.raises(BadInput, match="exists already"):
+    with raises(BadInput, "copy_not_overwritten", ...):
         cleaning.clean(dirty, parsed, out)
     out.unlink()
 
@@ -259,13 +260,13 @@ def test_a_file_that_is_there_is_never_overwritten(
         return examine(*args, **kwargs)  # type: ignore[arg-type]  # what the caller gave
 
     monkeypatch.setattr(cleaning, "examine", first)
-    with pytest.raises(BadInput, match="exists already"):
+    with raises(BadInput, "copy_not_overwritten", ...):
         cleaning.clean(dirty, parsed, out)
     assert out.read_text(encoding="utf-8") == "mine"
-    with pytest.raises(BadInput, match="the copy is CSV"):
+    with raises(BadInput, "copy_is_csv", ...):
         cleaning.clean(dirty, parsed, tmp_path / "out.parquet")
     monkeypatch.undo()
-    with pytest.raises(BadInput, match="cannot be written"):
+    with raises(BadInput, "copy_cannot_be_written", ..., ...):
         cleaning.clean(dirty, parsed, tmp_path / "none" / "out.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.csv"]
     study(STUDY)

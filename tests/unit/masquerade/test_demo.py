@@ -44,6 +44,7 @@ from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule as psgd_schedule
 from masquerade_protocols.psgd.noiseless import noise_ratio, with_epsilon, without_noise
 from tests.face_helpers import Shell, split_csv
+from tests.messages import pattern, raises, says, sentence
 
 # --- Data ------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_prov
     released = [simulate(study, data, seed=seed).model for seed in range(20)]
     found = [error_on(model, test) for model in released]
     comparison = compare(study, cohort, released[0])
-    assert comparison.noiseless == "the same steps on exact sums"
+    assert comparison.noiseless == sentence("same_steps_exactly")
     assert comparison.pooled < 0.05
     assert comparison.majority > 0.2
     assert np.mean(found) <= 0.06
@@ -107,7 +108,7 @@ def test_too_little_for_clipped_steps_comes_with_an_epsilon_that_would_do(tmp_pa
     w = clipped_descent(pool(plan.study, data), plan.study, dp_gd.noise_of(plan.study), "few")
     comparison = compare(plan.study, cohort, Model(tuple(w.tolist()), None))
     assert comparison.noise_ratio > 0.5
-    assert "The noise moved records' scores" in comparison.advice
+    assert says(comparison.advice, "scores_moved", ...)
     assert comparison.enough_epsilon is not None
     assert comparison.enough_epsilon > 0.4
 
@@ -147,7 +148,8 @@ def test_many_parties_in_memory_say_that_they_are_no_private_release(
     monkeypatch.setattr(datasets, "_MANY", 65)
     monkeypatch.setattr(datasets, "_RECORDS_OF_MANY", 1_300)
     ran = shell("demo", "--protocol", "soft", "--epsilon", "5", "--out", str(tmp_path / "d"), "--format", "json")
-    assert "65 parties and Charlie: in this one process, which is a simulation and no private release" in ran.err
+    assert "65 parties" in ran.err
+    assert says(ran.err, "in_one_process")
     data = json.loads(ran.out)["data"]
     assert (data["parties"], data["demo"]["ciphertexts"]) == (65, 0)
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [
@@ -160,7 +162,7 @@ def test_many_parties_in_memory_say_that_they_are_no_private_release(
     assert json.loads((tmp_path / "d" / "charlie" / "result.json").read_text())["watermark"] == WATERMARK
     figures = data["demo"]["private_figures"]
     assert data["metrics"]["test_error"] < figures["majority"] - 0.2
-    assert "Of the 65 parties, 10 were looked at." in figures["worth"]
+    assert says(figures["worth"], "parties_looked_at", 65, 10)
 
 
 def test_local_aggregation_on_simulated_records_is_within_a_point_of_no_privacy_at_its_noise(tmp_path: Path) -> None:
@@ -187,9 +189,9 @@ def test_the_real_records_lie_within_their_public_bounds_and_are_too_few(tmp_pat
     assert total + len(cohort.test.rows) == 569
     comparison = compare(plan.study, cohort)
     assert comparison.advice.count(". ") == 2  # what was seen, why, and what to do
-    assert "too few for this paper's noise" in comparison.advice
+    assert says(comparison.advice, "too_few_for_noise_of_paper", sentence("noise_of_paper"))
     assert comparison.enough_epsilon is not None
-    assert f"An epsilon of {float(f'{comparison.enough_epsilon:.2g}'):g} would do" in comparison.advice
+    assert says(comparison.advice, "epsilon_would_do", f"{float(f'{comparison.enough_epsilon:.2g}'):g}")
     assert comparison.enough_epsilon > 10
 
 
@@ -251,7 +253,7 @@ def test_the_noises_part_of_the_scores_is_what_draws_give(tmp_path: Path, protoc
 def test_too_few_records_for_psgd_come_with_an_epsilon_that_would_do(tmp_path: Path) -> None:
     study, cohort = _descent(tmp_path, "psgd", epsilon=0.1)
     comparison = compare(study, cohort)
-    assert comparison.noiseless == "30 rounds on exact gradients"
+    assert comparison.noiseless == sentence("on_exact_gradients", "30 rounds")
     assert comparison.noise_ratio > 1
     assert comparison.enough_epsilon is not None
     assert f"epsilon = {float(f'{comparison.enough_epsilon:.2g}'):g} would do" in comparison.advice
@@ -269,11 +271,11 @@ def test_the_rejected_protocols_say_why_they_are(tmp_path: Path) -> None:
     first = next(t for t, length in enumerate(lengths, 1) if length > N)
     assert f"from round {first} of 40 on" in comparison.advice
     study, cohort = _descent(tmp_path, "noisy-gradient")
-    assert "spent in every one of 30 rounds" in compare(study, cohort).advice
+    assert says(compare(study, cohort).advice, "spent_in_every_round", "30 rounds")
 
 
 def test_too_many_parties_for_the_real_records_are_refused() -> None:
-    with pytest.raises(BadInput, match="too few for 20 parties"):
+    with raises(BadInput, "too_few_to_deal_out", ..., 20):
         breast_cancer(20)
 
 
@@ -512,8 +514,8 @@ def test_plain_lines_tell_who_is_connected_and_what_each_stage_cost() -> None:
         for event in EVENTS:
             view.tell(event)
     assert _shown(console).splitlines() == [
-        "charlie listens on tcp://127.0.0.1:5555",
-        "north is connected (1 of 2)",
+        sentence("charlie_listens", "tcp://127.0.0.1:5555"),
+        sentence("party_connected", "north", 1, 2),
         "keys: 1.25 s, 12 messages, 34.6 kB",
     ]
 
@@ -555,7 +557,7 @@ def test_the_screen_shows_rounds_their_time_the_objective_and_bytes_so_far() -> 
     text = _shown(console)
     assert "rounds 55 of 100" in text
     assert re.search(PACE + r", objective 0\.31  █▁", text)
-    assert re.search(r"through Charlie's hands\s+500\s+123\.5 kB", text)
+    assert re.search(pattern("through_charlie") + r"\s+500\s+123\.5 kB", text)
     assert not any(line.split()[1:2] == ["training"] for line in text.splitlines())  # no stage of this protocol
 
 
@@ -597,8 +599,9 @@ def test_a_result_without_an_observer_who_can_subtract_all_noise_says_what_each_
     for part in statement(rows):
         console.print(part)
     text = " ".join(_shown(console).split())
-    assert "None of the observers above can subtract all of it. What each can subtract:" in text
-    assert "Charlie with 1 party: They subtract their own noise" in text
+    assert says(text, "nobody_subtracts_all")
+    assert says(text, "what_each_can_subtract")
+    assert re.search("Charlie with 1 party: " + pattern("subtracts_own_noise", ...), text)
 
 
 def test_the_screen_has_room_for_many_and_marks_who_failed() -> None:
@@ -627,7 +630,7 @@ def test_ctrl_c_ends_everybody_and_removes_copies_of_records(tmp_path: Path) -> 
     demo.send_signal(signal.SIGINT)
     _, err = demo.communicate(timeout=100)
     assert demo.returncode == 1
-    assert "you stopped this process" in err
+    assert says(err, "you_stopped")
     assert "Traceback" not in err
     assert not [pid for pid in found if Path(f"/proc/{pid}").exists()]
     assert not list(tmp_path.glob("runs/*"))

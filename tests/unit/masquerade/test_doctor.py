@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from masquerade import doctor
+from masquerade_core.words import counted
 from masquerade_protocols import Cost
+from tests.messages import says, sentence
 from tests.protocol_helpers import make_study
 
 
@@ -19,21 +21,20 @@ def test_an_exponentiation_of_more_than_a_tenth_of_a_second_is_slow(
     check = doctor._arithmetic(make_study(5, 3), Cost(0, 1, 1, 1, exponentiations=80.0))
     assert (check.verdict, check.name) == (verdict, "arithmetic")
     assert said in check.message
-    assert f"about {80 * seconds:.1f} s for those of all participants" in check.message
-    assert ("slow or busy" in check.hint) is (verdict == "warn")
+    assert says(check.message, "for_all_participants", f"{80 * seconds:.1f}")
+    assert (says(check.hint, "slow_or_busy")) is (verdict == "warn")
 
 
 def test_a_run_that_encrypts_nothing_is_never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "seconds_of_exponentiation", lambda _bits: 1.0)
     check = doctor._arithmetic(make_study(5, 3), Cost(1, 0, 0, 5, exponentiations=0.0))
     assert check.verdict == "ok"
-    assert check.message.endswith("this run encrypts nothing and needs none")
+    assert says(check.message, "encrypts_nothing", ...)
 
 
 def test_the_conversation_is_told_in_numbers_with_their_nouns() -> None:
     told = [doctor._conversation(Cost(sums, 0, sent, 1, 0.0)).message for sums, sent in ((1, 0), (0, 12_000))]
-    wait = "Charlie and the parties wait for each other 1 time; all in all they make"
     assert told == [
-        f"{wait} 1 secure sum and send no ciphertexts",
-        f"{wait} no secure sums and send 12,000 ciphertexts",
+        sentence("conversation_told", "1 time", counted(1, "secure sum"), "no ciphertexts"),
+        sentence("conversation_told", "1 time", counted(0, "secure sum"), "12,000 ciphertexts"),
     ]

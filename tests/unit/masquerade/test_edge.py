@@ -26,6 +26,7 @@ from masquerade_party._approve import ask, in_words
 from masquerade_protocols import protocol_of
 from tests import ROOT
 from tests.host_helpers import World
+from tests.messages import raises, says, sentence
 
 CANARY = "canary-0123456789"
 
@@ -318,7 +319,10 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunFailed, match="No space left"), RunDirectory(tmp_path / "run") as run:
+    with (
+        raises(RunFailed, "results_cannot_be_written", ..., "No space left on device"),
+        RunDirectory(tmp_path / "run") as run,
+    ):
         run.write({"model.json": {"w": 1}, "result.json": {"x": 1}})
     assert list(tmp_path.iterdir()) == []
 
@@ -334,7 +338,10 @@ def test_a_disk_that_breaks_between_the_two_files_leaves_neither(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", breaks)
-    with pytest.raises(RunFailed, match="Input/output"), RunDirectory(tmp_path / "run") as run:
+    with (
+        raises(RunFailed, "results_cannot_be_written", ..., "Input/output error"),
+        RunDirectory(tmp_path / "run") as run,
+    ):
         run.write({"model.json": {"w": 1}, "result.json": {"x": 1}})
     assert list(tmp_path.iterdir()) == []
 
@@ -384,7 +391,7 @@ def test_an_end_after_a_release_on_a_full_disk_says_what_was_spent(
     session.releases.append(Release("shares", 1.0, 0.0))
     with pytest.raises(RunFailed) as caught, RunDirectory(tmp_path / "run", session) as run:
         run.write({"result.json": {"x": 1}})
-    assert "as spent (which could not be written down" in describe(caught.value).message
+    assert says(describe(caught.value).message, "spent_not_written", ...)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -404,7 +411,7 @@ def test_of_two_processes_on_one_directory_the_second_replaces_nothing(tmp_path:
                 first.write({"result.json": {"by": "first"}})
             second.write({"model.json": {"by": "second"}, "result.json": {"by": "second"}})
 
-    with pytest.raises(RunFailed, match="File exists"):
+    with raises(RunFailed, "results_cannot_be_written", ..., "File exists"):
         overtaken()
     assert [p.name for p in path.iterdir()] == ["result.json"]
     assert json.loads((path / "result.json").read_text()) == {"by": "first"}
@@ -453,7 +460,7 @@ def test_a_signal_ends_a_process_in_order_wherever_it_comes(tmp_path: Path, wher
         assert (done.returncode, done.stderr) == (0, "")
         assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["model.json", "result.json"]
     else:
-        assert (done.returncode, done.stderr) == (1, f"error: this process was stopped by {number.name}\n")
+        assert (done.returncode, done.stderr) == (1, f"error: {sentence('stopped_by', number.name)}\n")
         assert list(tmp_path.iterdir()) == []
 
 
@@ -482,7 +489,7 @@ def test_files_of_others_in_the_directory_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["result.json", "model.json"])
 def test_results_of_before_are_never_overwritten(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("before")
-    with pytest.raises(BadInput, match="never overwritten"), RunDirectory(tmp_path):
+    with raises(BadInput, "results_not_overwritten", ..., ...), RunDirectory(tmp_path):
         pass
     assert (tmp_path / name).read_text() == "before"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from functools import cache
 from pathlib import Path
@@ -48,6 +47,7 @@ from masquerade_core.study_files import load_study
 from masquerade_lab.baselines.gop import gop
 from masquerade_protocols import entry_named, statement_of
 from tests.ledger_helpers import RECORDS, budget
+from tests.messages import raises
 from tests.unit.masquerade.test_estimators_checks import ESTIMATORS
 
 BOUNDS = {"age": (0.0, 100.0), "dose": (-1.0, 1.0)}
@@ -263,7 +263,7 @@ def test_an_unknown_level_counts_as_the_missing_one_and_with_refuse_it_is_an_err
         read_off = Pooled(bounds=BOUNDS).fit(some, y)
     assert read_off.study_.features[2].levels == ("?", "east", "north")
     strict = Pooled(bounds=BOUNDS, levels=levels, out_of_bounds="refuse").fit(X, y)
-    with pytest.raises(ValueError, match="none of the study's levels"):
+    with raises(ValueError, "unknown_level"):
         strict.predict(other)
 
 
@@ -290,7 +290,7 @@ def test_labels_read_back_from_a_file_are_the_same_labels(values: tuple[Any, Any
 
 def test_a_date_is_refused_by_name() -> None:
     X, y, _ = _frame()
-    with pytest.raises(ValueError, match="'seen' holds dates"):
+    with raises(ValueError, "dates_not_read", "'seen'"):
         _public(Pooled()).fit(X.assign(seen=pd.Timestamp("2020-01-01")), y)
 
 
@@ -306,7 +306,7 @@ def test_sparse_records_give_the_model_of_dense_ones(form: Any) -> None:
 def test_sparse_records_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _numbers(100)
     monkeypatch.setattr(reading, "MOST_CELLS", 299)
-    with pytest.raises(ValueError, match="100 rows of 3 columns, which makes 300 cells"):
+    with raises(ValueError, "sparse_too_large", 100, 3, 300):
         Pooled(bounds=(-1, 1)).fit(sparse.csr_matrix(X), y)
 
 
@@ -337,7 +337,7 @@ def test_several_classes_are_learned_where_the_protocol_can() -> None:
         assert probabilities.sum(axis=1) == pytest.approx(1.0)
         assert fitted.score(X, three) > 0.75
         assert fitted.study_.label.classes == ("high", "low", "middle")
-    with pytest.raises(ValueError, match="Only binary classification is supported"):
+    with raises(ValueError, "only_binary"):
         DPGradientDescent(bounds=(-1, 1)).fit(X, three)
 
 
@@ -385,33 +385,35 @@ def test_public_bounds_are_no_leak_and_may_be_given_in_three_forms() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"bounds": 3}, "neither a pair"),
-        ({"bounds": (1, 0)}, "min 1.0 and max 0.0; min must be smaller"),
-        ({"bounds": ([0, 0], [1, 1])}, "one number for each of 3 columns"),
-        ({"bounds": {"x9": (0, 1)}}, "names the column 'x9', but the columns are 'x0', 'x1', 'x2'"),
-        ({"levels": {"x9": ["a"]}}, "levels names the column 'x9'"),
-        ({"epsilon": -1.0}, "epsilon is -1.0, but must be greater than 0"),
-        ({"epsilon": "1"}, "epsilon is '1', but must be a number"),
-        ({"calibration": "paper"}, "calibration is 'paper', but dp-gd has only"),
-        ({"n_parties": 1}, "needs two or more; add parties"),
-        ({"n_parties": 0}, "n_parties is 0"),
-        ({"n_parties": 200}, "n_samples=300 is too few for n_parties=200"),
-        ({"min_records": 61}, "fewer records than the study's min_records, 61"),
-        ({"rounds": 0}, "rounds is 0"),
-        ({"colluders": 5}, "colluders is 5, but must be at most 4"),
+        ({"bounds": 3}, ("bounds_neither",)),
+        ({"bounds": (1, 0)}, ("min_not_smaller", "1.0", "0.0")),
+        ({"bounds": ([0, 0], [1, 1])}, ("bounds_of_other_length", 3)),
+        ({"bounds": {"x9": (0, 1)}}, ("unknown_columns", "bounds", "'x9'", "'x0', 'x1', 'x2'")),
+        ({"levels": {"x9": ["a"]}}, ("unknown_columns", "levels", "'x9'", ...)),
+        ({"epsilon": -1.0}, ("key_out_of_range", "[privacy] epsilon", "-1.0", "greater than", 0)),
+        ({"epsilon": "1"}, ("setting_no_number", "epsilon", "'1'")),
+        ({"calibration": "paper"}, ("no_such_calibration", "'paper'", "dp-gd")),
+        ({"n_parties": 1}, ("one_party_alone", "dp-gd")),
+        ({"n_parties": 0}, ("parties_not_counted", 0)),
+        ({"n_parties": 200}, ("samples_too_few", 300, 200)),
+        ({"min_records": 61}, ("fewer_than_min_records", ..., 61)),
+        ({"rounds": 0}, ("key_out_of_range", "[protocol] rounds", 0, "at least", 1)),
+        ({"colluders": 5}, ("nobody_honest", 5, 4)),
     ],
 )
-def test_a_setting_that_cannot_be_is_a_value_error_with_a_sentence(settings: dict[str, Any], said: str) -> None:
+def test_a_setting_that_cannot_be_is_a_value_error_with_a_sentence(
+    settings: dict[str, Any], said: tuple[Any, ...]
+) -> None:
     X, y = _numbers()
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with raises(ValueError, *said):
         DPGradientDescent(**{"bounds": (-1, 1), "random_state": 1, **settings}).fit(X, y)
 
 
 def test_parties_must_be_one_label_for_each_record() -> None:
     X, y = _numbers(40)
-    with pytest.raises(ValueError, match=re.escape("parties has shape (3,), but must have one label for each of")):
+    with raises(ValueError, "label_for_each_record", (3,), 40):
         Pooled(bounds=(-1, 1)).fit(X, y, parties=["a", "b", "c"])
-    with pytest.raises(ValueError, match="fewer records than the study's min_records, 2"):
+    with raises(ValueError, "fewer_than_min_records", "the data of b", 2):
         Pooled(bounds=(-1, 1)).fit(X, y, parties=["a"] * 39 + ["b"])
 
 
@@ -433,7 +435,7 @@ def test_a_party_can_read_the_study(estimator: SimulatedClassifier, tmp_path: Pa
     outcome = show(tmp_path / "study.toml", state=tmp_path)
     assert outcome.data["n_parties"] == 3
     assert fitted.study_.for_network() == fitted.study_
-    with pytest.raises(ValueError, match=r"study\.toml cannot be written: File exists"):
+    with raises(ValueError, "study_cannot_be_written", ..., "File exists"):
         fitted.to_study(tmp_path / "study.toml")
 
 

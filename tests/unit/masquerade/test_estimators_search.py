@@ -26,6 +26,7 @@ from masquerade.estimators import (
     search_cost,
 )
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from tests.messages import raises, says
 
 GRID = {"epsilon": [0.5, 2.0]}
 
@@ -52,7 +53,7 @@ def test_a_plain_grid_search_works_and_says_once_that_its_fits_add_up() -> None:
     search = GridSearchCV(_descent(), GRID, cv=3)
     said = _caught(lambda: search.fit(X, y))
     assert len(said) == 1
-    assert "each costs epsilon = 0.5 and delta = 1e-06, and the costs add up" in said[0]
+    assert says(said[0], "costs_add_up", 0.5, "1e-06")
     assert search.best_estimator_.epsilon in GRID["epsilon"]
     assert search.score(X, y) > 0.6
 
@@ -122,7 +123,7 @@ def test_a_counted_search_says_what_it_cost_and_has_a_statement() -> None:
     search = CountedGridSearchCV(piped, {"dpgradientdescent__epsilon": [0.5, 2.0]}, cv=3)
     said = _caught(lambda: search.fit(X, y))
     assert len(said) == 1
-    assert f"fitted 7 models to the same records. Together they cost epsilon = {search.cost_.epsilon:.4g}" in said[0]
+    assert says(said[0], "search_cost", "7 models", f"{search.cost_.epsilon:.4g}", ...)
     assert search.statement_ == search_cost(search).statement
     plain = GridSearchCV(piped, {"dpgradientdescent__epsilon": [0.5, 2.0]}, cv=3)
     _caught(lambda: plain.fit(X, y))
@@ -144,11 +145,11 @@ def test_other_searches_and_cross_validations_are_counted_too() -> None:
 
 def test_what_cannot_be_counted_is_refused() -> None:
     X, y = _records()
-    with pytest.raises(ValueError, match="no best_estimator_"):
+    with raises(ValueError, "no_best_estimator", ...):
         search_cost(GridSearchCV(_descent(), GRID))
-    with pytest.raises(ValueError, match="no fitted estimator of masquerade"):
+    with raises(ValueError, "no_fitted_estimator", ...):
         search_cost(GridSearchCV(LogisticRegression(), {"C": [1.0]}).fit(X, y))
-    with pytest.raises(ValueError, match="needs refit=True and an estimator"):
+    with raises(ValueError, "cannot_count_search"):
         CountedGridSearchCV(LogisticRegression(), {"C": [1.0]}).fit(X, y)
-    with pytest.raises(ValueError, match="nothing was fitted"):
+    with raises(ValueError, "nothing_fitted"):
         joint_cost([])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from masquerade_protocols import MEASUREMENTS, entry_of, protocol_of, statement_
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import evaluate_in_the_clear, held_back_study, measuring, records_of
 from tests.face_helpers import Shell
+from tests.messages import pattern, raises, says, sentence
 
 W = (4.0, -3.0, 2.0, 1.0)
 MODEL = Model(W, None, (-1.5,), 0.5)
@@ -67,8 +69,8 @@ def test_its_statement_proves_the_target_of_this_run_and_its_words_add_the_costs
     assert all((row.epsilon or 9) <= 0.5 for row in promised)
     said = protocol_of(study).explain(study)
     assert "epsilon = 0.5" in said.cost[0]
-    assert "this adds to what they paid" in said.cost[1]
-    assert "holds even if one other party sides with Charlie" in said.collusion[0]
+    assert says(said.cost[1], "adds_to_cost")
+    assert says(said.collusion[0], "promise_holds_even", sentence("one_other_sides"))
 
 
 def test_it_publishes_the_evaluation_alone() -> None:
@@ -103,7 +105,7 @@ def test_a_model_that_does_not_fit_is_refused(change: tuple[str, str], message: 
 
 def test_a_demonstration_has_nothing_to_learn_with_it(tmp_path: Path) -> None:
     (name,) = MEASUREMENTS
-    with pytest.raises(BadInput, match="measures a model that exists"):
+    with raises(BadInput, "measures_a_model", "'evaluation'"):
         prepare(simulated(3, n=600), epsilon=1.0, protocol=name, directory=tmp_path / "demo")
 
 
@@ -156,7 +158,7 @@ def test_a_study_is_run_and_its_model_measured_by_another(shell: Shell, tmp_path
     assert again.code == 4
     assert "exists already" in again.json["message"]
     wrong = shell("evaluate", study, "--model", model, "-o", tmp_path / "w", "--threshold", "best", "--format", "json")
-    assert "choose is 'best', but must be 'youden', 'f1', or a number" in wrong.json["message"]
+    assert says(wrong.json["message"], "threshold_choice", "'best'")
     assert not (tmp_path / "w").exists()
     loaded = load_model(model)
     assert load_csv(tmp_path / "a.csv", Study.parse(other.read_text(), in_memory=True)).X.shape == (3000, 5)
@@ -168,12 +170,12 @@ def test_a_study_is_run_and_its_model_measured_by_another(shell: Shell, tmp_path
 
 def test_a_new_study_holds_records_back_where_the_answer_is_worth_having(shell: Shell, tmp_path: Path) -> None:
     small, large = (_new(shell, tmp_path / f"{n}.toml", "--min-records", str(n)) for n in (500, 10_000))
-    assert "there is no [evaluation], since the AUC would be lost in the noise" in small.json["message"]
-    assert "[evaluation] holds 20% of the records back" in large.json["message"]
+    assert says(small.json["message"], "no_evaluation", sentence("auc_lost"), ...)
+    assert says(large.json["message"], "held_back", "20%")
     texts = [(tmp_path / f"{n}.toml").read_text() for n in (500, 10_000)]
     studies = [Study.parse(text, in_memory=True) for text in texts]
     assert studies[0].evaluation is None
-    assert "# There is no [evaluation]" in texts[0]
+    assert re.search("(?i)# " + pattern("no_evaluation", ..., ...), texts[0])
     assert studies[1].evaluation is not None
     assert studies[1].evaluation.share == 0.2
 
@@ -186,14 +188,14 @@ def test_the_line_lies_at_five_points() -> None:
     assert propose(int(needed / 0.2) + 10, 3, 0, 1.0, 1e-6).section.endswith("[evaluation]\nshare = 0.2\n")
     few = propose(int(0.9 * needed / 0.2), 3, 0, 1.0, 1e-6)
     assert "\n[evaluation]" not in few.section
-    assert few.note.startswith("there is no [evaluation]")
+    assert says(few.note, "no_evaluation", ..., ...)
     assert propose(1000, 3, 0, 1.0, 0.0).section == propose(1000, 3, 3, 1.0, 1e-6).section == ""
     more = count_sd(counts_noise(1.0, 1e-6, 2, retries=4), 3)
     reach = 100 * expected_reach(int(0.2 * 40_000), more)
     said = f"would reach about {reach:.1f} points"
     assert said in propose(40_000, 3, 0, 1.0, 1e-6, survivors=2, retries=4).note
     assert said not in propose(40_000, 3, 0, 1.0, 1e-6).note
-    assert propose(4, 3, 0, 1.0, 1e-6).note.startswith("there is no [evaluation]")
+    assert says(propose(4, 3, 0, 1.0, 1e-6).note, "no_evaluation", ..., ...)
 
 
 @pytest.mark.parametrize("held", [1000, 10_000])

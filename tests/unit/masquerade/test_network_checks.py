@@ -16,6 +16,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
 from masquerade_host.transport.rehearsal import rehearse
 from tests.host_helpers import World, new_keys
+from tests.messages import raises, says, sentence
 from tests.unit.host.transport.test_proxy import TinyProxy
 from tests.unit.host.transport.test_transport import until
 
@@ -58,10 +59,10 @@ def test_a_site_sees_the_port_the_key_and_that_it_is_admitted_and_the_coordinato
     check = network(world.study, "p1", world.keys["p1"])
     assert (check.verdict, check.message) == (
         Verdict.OK,
-        f"the port is open, and a server with Charlie's key answers at {world.study.address}; it admits p1",
+        f"{sentence('charlie_answers', world.study.address)}; it admits p1",
     )
     assert until(lambda: len(rehearsal.lines) > 1)
-    assert rehearsal.lines[1] == "p1 reached this port and proved its key; p2 did not yet"
+    assert rehearsal.lines[1] == sentence("reached_port", "p1", sentence("not_yet", "p2"))
     tiny = TinyProxy("http")
     assert network(world.study, "p2", world.keys["p2"], tiny.proxy()).verdict is Verdict.OK
     tiny.close()
@@ -73,15 +74,15 @@ def test_a_key_that_the_listener_does_not_know_is_told_at_both_ends(rehearsal: R
     world = rehearsal.world
     check = network(world.changed(str(world.keys["p1"].public), str(stranger.public)), "p1", stranger)
     assert check.verdict is Verdict.FAIL
-    assert "but it does not admit p1" in check.message
+    assert says(check.message, "not_admitted", ..., "p1")
     assert until(lambda: len(rehearsal.lines) > 1)
-    assert rehearsal.lines[1] == "1 connection with a key that is not in the study"
+    assert rehearsal.lines[1] == sentence("keys_of_strangers", "1 connection")
     assert rehearsal.end() == ()
 
 
 def test_without_a_key_nobody_is_admitted_and_the_port_is_seen_to_be_open(rehearsal: Rehearsal) -> None:
     check = network(rehearsal.world.study, None, None)
-    assert (check.verdict, "the port is open" in check.message) == (Verdict.OK, True)
+    assert (check.verdict, says(check.message, "charlie_answers", ...)) == (Verdict.OK, True)
     assert len(rehearsal.lines) == 1
 
 
@@ -89,12 +90,12 @@ def test_a_listener_with_another_key_is_not_charlie(rehearsal: Rehearsal) -> Non
     world = rehearsal.world
     study = world.changed(str(world.keys[CHARLIE].public), str(new_keys().public))
     check = network(study, "p1", world.keys["p1"])
-    assert (check.verdict, "does not have the key" in check.message) == (Verdict.FAIL, True)
+    assert (check.verdict, says(check.message, "charlies_key_missing", ...)) == (Verdict.FAIL, True)
 
 
 def test_only_charlie_listens() -> None:
     world = World.new(2)
-    with pytest.raises(BadInput, match="only Charlie listens"):
+    with raises(BadInput, "only_charlie_listens"):
         rehearse(world.study, world.keys["p1"], print)
 
 
@@ -102,7 +103,7 @@ def test_a_blocked_port_and_a_proxy_that_says_no_are_told_apart(monkeypatch: pyt
     world = World.new(2)
     tiny = TinyProxy("http", b"HTTP/1.1 403 Forbidden\r\n\r\n")
     check = network(world.study, "p1", world.keys["p1"], tiny.proxy())
-    assert (check.verdict, "the proxy does not allow" in check.message) == (Verdict.FAIL, True)
+    assert (check.verdict, says(check.message, "proxy_forbids", ...)) == (Verdict.FAIL, True)
     tiny.close()
 
     def dropped(*_args: Any, **_kwargs: Any) -> socket.socket:

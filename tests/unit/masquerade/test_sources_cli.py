@@ -13,6 +13,7 @@ from masquerade.doctor import examine
 from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput, RefusedLocally
 from tests.face_helpers import PARTIES, Shell, small_study, split_csv
+from tests.messages import raises, says, sentence
 from tests.unit.host.store.test_policy import policy
 from tests.unit.parties.test_approve import Desk, desk, went_on
 
@@ -75,14 +76,14 @@ def test_a_party_reads_a_query_and_no_file_or_message_shows_it(desk: Desk) -> No
     desk.budget()
     refused = desk.approve("--data", f"{address} SELECT * FROM t WHERE '{WORD}' <> ''")
     assert refused.code == 4
-    assert "does not say in which order" in refused.json["message"]
+    assert says(refused.json["message"], "order_missing", ...)
     assert desk.approve("--data", desk.data).code == 0
     answer = desk.party("--data", _query(address))  # the option that comes last counts
     assert went_on(answer)  # the ledger knows the records, wherever they lie
     assert desk.account().taken == 1.0
     other = desk.party("--data", _query(address, "place > 0"))
     assert other.code == 6
-    assert "never used on this machine" in other.json["message"]
+    assert says(other.json["message"], "never_used_here", ...)
     said = answer.out + answer.err + other.out + other.err + refused.out + refused.err
     files = [path.read_bytes() for path in desk.machines.folder.rglob("*") if path.is_file() and path.suffix != ".db"]
     assert len(files) > 5
@@ -96,12 +97,13 @@ def test_the_policy_names_a_query_word_for_word(desk: Desk) -> None:
     assert desk.approve().code == 0
     refused = desk.party("--data", _query(address))
     assert refused.code == 6
-    assert "never used on this machine" in refused.json["message"]
+    assert says(refused.json["message"], "never_used_here", ...)
     assert WORD not in refused.out + refused.err
     desk.policy(f'[[population]]\nname = "default"\ndata = ["{_query(address)};"]\n')
     other = desk.party("--data", _query(address, "place < 9"))
     assert other.code == 6
-    assert "the query of p1.db is not one of its files" in other.json["message"]
+    assert says(other.json["message"], "query_of", "p1.db")
+    assert says(other.json["message"], "not_one_of_its_files")
     assert WORD not in other.out + other.err
     assert went_on(desk.party("--data", _query(address)))
 
@@ -124,19 +126,20 @@ def test_a_policy_names_no_query_that_cannot_be_asked(data: str, said: str, tmp_
 def test_one_query_belongs_to_one_population(tmp_path: Path) -> None:
     one, two = "duckdb:// SELECT 1 ORDER BY a", "duckdb:// SELECT 2 ORDER BY a"
     text = "[[population]]\nname = 'p'\ndata = ['{}', '/a/folder']\n[[population]]\nname = 'q'\ndata = ['{}']\n"
-    with pytest.raises(BadInput, match="the query of DuckDB belongs to two populations"):
+    with raises(BadInput, "in_two_populations", "the query of DuckDB"):
         policy(tmp_path, text.format(one, one))
     found = policy(tmp_path, text.format(one, two))
     assert found.population(data=data_at(one)) == "p"
     assert found.population(data=data_at(two)) == "q"
     assert found.population(data=Path("/a/b/../folder")) == "p"
-    with pytest.raises(RefusedLocally, match="the query of DuckDB belongs to the population 'q'"):
+    with raises(RefusedLocally, "belongs_to_population", "'q'") as caught:
         found.population("p", data_at(two))
+    assert says(str(caught.value), "query_of", "DuckDB")
 
 
 def test_the_doctor_takes_a_query(desk: Desk) -> None:
     address = sqlite_of(desk.data, desk.machines.folder / "p1.db")
     study = desk.machines.folder / "study.toml"
     [check] = [check for check in examine(study, data=_query(address), state=desk.state) if check.name == "data"]
-    assert check.message.startswith("the query of p1.db has all columns and enough records")
+    assert says(check.message, "data_complete", sentence("query_of", "p1.db"))
     assert WORD not in check.message

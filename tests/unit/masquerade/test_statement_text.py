@@ -26,6 +26,7 @@ from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.blocks import noisy_sums
 from masquerade_protocols.blocks.evaluation import noise_of
 from masquerade_protocols.refusing import NO_TIMES
+from tests.messages import pattern, raises, says, sentence
 from tests.pages import Page, defined_tests
 from tests.statement_studies import studies, study_text
 
@@ -97,7 +98,7 @@ def test_a_row_with_a_delta_of_one_cannot_be_made() -> None:
     for epsilon, delta in ((1.0, 1.0), (math.inf, 0.1), (1.0, None), (None, 0.1)):
         with pytest.raises(LocalProtocolError):
             Claim(**common, assumptions=(), epsilon=epsilon, delta=delta, adversary=FOLLOWS)
-    with pytest.raises(LocalProtocolError, match="adversary"):
+    with raises(LocalProtocolError, "row_names_adversary"):
         Claim(**common, assumptions=(), epsilon=1.0, delta=0.1, adversary="")
 
 
@@ -138,7 +139,7 @@ def test_without_a_delta_a_hundred_rounds_prove_nothing() -> None:
     assert {row.provable for row in statement_of(study)} == {NONE}
     shown = _printed(*statement(_rows(study), full=True), *entry_of(study).explain(study).cost)
     assert "epsilon = 100" not in shown
-    assert "nothing is proved" in shown
+    assert says(shown, "proves_nothing_of_run")
 
 
 # --- The text says what JSON says ------------------------------------------------------------------
@@ -153,7 +154,7 @@ def test_the_text_has_each_row_s_definition_and_own_assumptions(name: str) -> No
             assert assumption in shown, (name, row["view"])
         assert f"definition: {row['definition']}" in shown
     if any("computational" in row["definition"] for row in rows):
-        assert "it holds against anyone who cannot break the encryption or the masks that it rests on" in shown
+        assert says(shown, "holds_against_computing")
     parts = shown.split("definition: ")[1:]
     assert len(parts) == len(rows)
     common = [set(row["assumptions"]) for row in rows if row["epsilon"] is not None]
@@ -179,7 +180,9 @@ def test_a_statement_that_misses_its_target_says_so_above_the_table() -> None:
     worst = max(row["epsilon"] for row in rows if row["epsilon"] is not None)
     assert worst > 5 * study.privacy.epsilon
     times = digits(worst / study.privacy.epsilon)
-    assert said.index("misses its privacy target") < said.index(f"{times} times as much.") < said.index("who looks")
+    found = re.search(pattern("misses_target", ..., ..., ..., times), said)
+    assert found is not None
+    assert found.end() < said.index("who looks")
     met = _study(FIRST["dp-gd proven 0"])
     assert "misses" not in _printed(*statement(_rows(met), met.privacy.epsilon))
 
@@ -197,8 +200,8 @@ def test_every_row_shows_its_adversary() -> None:
 def test_a_row_that_charlie_can_break_with_a_key_rests_on_that_key() -> None:
     study = _study("dp-gd proven 0: K=3 d=10 t=0")
     rows = {row.view: row for row in statement_of(study)}
-    assert "Charlie colludes with nobody, and cannot break the lead's Paillier key" in rows["Charlie"].assumptions
-    assert "the other parties are honest" in " ".join(rows["Charlie with 1 party"].assumptions)
+    assert sentence("cannot_break_leads_key") in rows["Charlie"].assumptions
+    assert says(" ".join(rows["Charlie with 1 party"].assumptions), "others_honest")
     assert "Paillier" not in " ".join(rows["one party"].assumptions)
 
 
@@ -267,12 +270,15 @@ def test_how_likely_a_guess_becomes(epsilon: float, shown: str) -> None:
 
 
 def test_a_guess_s_odds_change_by_at_most_a_factor() -> None:
-    assert gained(1.0, 1e-6) == (
-        "The odds of any guess about one record change by at most a factor e^epsilon = 2.719, as epsilon = 1, up to "
-        "a slack in probability of delta = 1e-06. A guess that was 50 % likely to be right is at most 73 % likely "
-        "afterwards."
+    assert gained(1.0, 1e-6) == sentence(
+        "odds_change",
+        "one record",
+        "e^epsilon = 2.719",
+        1,
+        sentence("up_to_slack", "1e-06"),
+        sentence("guess_at_most", "73 %"),
     )
-    assert "all but certain" in gained(ABSURD + 1, 0.0)
+    assert says(gained(ABSURD + 1, 0.0), "guess_certain")
     assert "delta" not in gained(1.0)
 
 
@@ -314,7 +320,7 @@ def test_gaussian_noise_hides_several_records_with_so_many_times_mu(name: str, p
     mu = float(optimize.brentq(lambda m: _epsilon(m, one.delta or 0.0) - (one.epsilon or 0.0), 1e-3, 10))
     (person,) = (row for row in rows if row.unit == "person")
     (party,) = (row for row in rows if row.unit == "party")
-    assert person.neighbours == f"replace all {people} records of one person, all sizes fixed"
+    assert person.neighbours == sentence("replace_all_of_person", people)
     for row, size in ((person, people), (party, 4)):
         expected = _epsilon(size * mu, one.delta)
         if expected < ABSURD:
@@ -322,7 +328,7 @@ def test_gaussian_noise_hides_several_records_with_so_many_times_mu(name: str, p
             assert row.claimed.startswith("not promised; proved anyway: epsilon = ")
         else:
             assert (row.epsilon, row.provable) == (None, NONE)
-            assert "The noise is sized for one record." in row.text
+            assert says(row.text, "noise_for_one_record")
 
 
 @pytest.mark.parametrize("name", FIRST.values())
@@ -413,7 +419,7 @@ def test_flags_look_at_every_row() -> None:
         assert clean[place]["view"] in said
         bare = [dict(row, epsilon=None, delta=None) if i == place else row for i, row in enumerate(clean)]
         (said, _) = flags(study, bare)
-        assert said.startswith("nothing is proved against this observer: ")
+        assert says(said, "nothing_proved_against_one", "this observer", ...)
         assert clean[place]["view"] in said
         large = [dict(row, delta=0.01) if i == place else row for i, row in enumerate(clean)]
         (said, _) = flags(study, large)
@@ -421,7 +427,7 @@ def test_flags_look_at_every_row() -> None:
         assert clean[place]["view"] in said
         certain = [dict(row, delta=1.0) if i == place else row for i, row in enumerate(clean)]
         (said, _) = flags(study, certain)
-        assert said.startswith("nothing is proved against this observer: ")
+        assert says(said, "nothing_proved_against_one", "this observer", ...)
 
 
 def test_a_person_may_be_learned_from_and_measured_with_so_the_weaker_noise_counts(
@@ -452,7 +458,7 @@ def test_a_person_may_be_learned_from_and_measured_with_so_the_weaker_noise_coun
 )
 def test_a_wrong_number_of_records_per_person_is_refused_in_a_sentence(value: str, seen: str) -> None:
     text = TEXTS["dp-gd proven 0: K=5 d=31 t=1"].replace("[study]\n", f"[study]\nrecords_per_person = {value}\n")
-    with pytest.raises(BadInput, match="records_per_person") as refused:
+    with raises(BadInput, "key_of_another_kind", "[study] records_per_person", ..., ...) as refused:
         Study.parse(text, in_memory=True)
     assert seen in refused.value.message
 

@@ -11,6 +11,7 @@ from masquerade.cli.app import run as command
 from masquerade.study_diff import Change, Group, changes
 from masquerade_core.study import Study
 from tests.host_helpers import new_keys
+from tests.messages import says, sentence
 
 KEYS = [str(new_keys().public) for _ in range(6)]
 
@@ -223,9 +224,9 @@ def test_what_noise_is_sized_by_is_among_what_changes_it(field: str) -> None:
 def test_a_party_more_changes_the_noise_as_well() -> None:
     new = Study.parse(TEXT + f'\n[[party]]\nname = "site-d"\nkey = "{KEYS[4]}"\n')
     first, second = told(new)
-    assert first.words.startswith("there were 3 parties, and there are now 4 parties")
+    assert says(first.words, "number_of_parties", "3 parties", "4 parties")
     assert first.group is Group.NOISE
-    assert second.words.startswith("site-d joined, with the key of fingerprint")
+    assert says(second.words, "party_joined", "site-d", ...)
     gone = told(STUDY, new)
     assert [change.words for change in gone][1] == "site-d left."
 
@@ -233,7 +234,7 @@ def test_a_party_more_changes_the_noise_as_well() -> None:
 def test_a_column_more_changes_the_noise_as_well() -> None:
     found = told(changed(("[curator]", '[[feature]]\nname = "dosis"\nmin = 0\nmax = 1\n\n[curator]')))
     assert [change.group for change in found] == [Group.NOISE, Group.RECORDS]
-    assert found[0].words == "a record was 7 numbers, and is now 8: each of them has noise of its own."
+    assert found[0].words == sentence("size_of_record", 7, 8)
 
 
 def test_an_exchanged_order_is_told() -> None:
@@ -246,12 +247,12 @@ def test_an_exchanged_order_is_told() -> None:
         ('"x"', f'"{KEYS[3]}"'),
     )
     assert [change.words for change in told(parties)] == [
-        "the order was site-a, site-b, site-c, and is now site-a, site-c, site-b."
+        sentence("order_changed", "site-a, site-b, site-c", "site-a, site-c, site-b")
     ]
     sex = '[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n\n'
     columns = changed((sex, ""), ("[curator]", f"{sex}[curator]"))
     assert [change.words for change in told(columns)] == [
-        "the order of the columns was age, sex, dose, and is now age, dose, sex."
+        sentence("columns_reordered", "age, sex, dose", "age, dose, sex")
     ]
 
 
@@ -277,8 +278,8 @@ def test_the_command_tells_a_person_and_a_script(tmp_path: Path, capsys: pytest.
     assert "masquerade approve" in answer["hint"]
     assert command(["study", "diff", str(old), str(new)]) == 0
     text = " ".join(capsys.readouterr().err.split())
-    assert "What changes the noise" in text
-    assert "[privacy] epsilon: was 1.0, and is now 2.0." in text
+    assert says(text, "what_changes_noise")
+    assert f"[privacy] epsilon: {sentence('value_changed', '1.0', '2.0')}" in text
     assert STUDY.fingerprint() in text
     assert other.fingerprint() in text
     assert command(["study", "diff", str(old), str(old)]) == 0

@@ -17,10 +17,12 @@ from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
 from masquerade_core.study_files import load_study, read_study_text
+from masquerade_core.words import listed
 from masquerade_protocols import BASELINES, MEASUREMENTS, PROTOCOLS, entry_named, entry_of, statement_of
 from masquerade_protocols.dp_gd import schedule as dp_gd
 from tests.adult_helpers import COLUMNS, WORK, rows, write_adult
 from tests.face_helpers import Answer, Shell, small_study
+from tests.messages import raises, says, sentence
 
 CODEBOOK = """\
 name,use,min,max,levels,edges,positive,note
@@ -62,17 +64,17 @@ def test_of_a_table_the_names_alone_are_read_and_the_ranges_are_left_open(shell:
     open_ones = ["workclass", "education", "capital-gain", "hours-per-week", "country"]
     assert answer.data["unranged"] == open_ones
     assert answer.data["complete"] is False
-    assert "places left for the public ranges of workclass, education" in answer.json["message"]
-    assert "fill in the ranges" in answer.json["hint"]
+    assert says(answer.json["message"], "public_ranges", "s", listed(open_ones))
+    assert says(answer.json["hint"], "fill_in_ranges")
     text = file.read_text()
-    assert text.count("# FILL IN min = ... and max = ..., or levels = [...], or edges = [...].") == 5
+    assert text.count(f"# FILL IN {sentence('fill_in_any')}.") == 5
     assert not any(cell in text for cell in ("Private", "Bachelors", "99999", "Country-0"))  # these are records'
     order = [line.split('"')[1] for line in text.split("[curator]")[0].splitlines() if line.startswith("name = ")][1:]
     assert order == ["income", *(name for name in COLUMNS if name not in {"fnlwgt", "income"})]
     check = shell.json("study", "check", file)
     assert check.code == 4
     assert "5 problems" in check.json["message"]
-    assert "feature 'workclass' has no range" in check.json["message"]
+    assert says(check.json["message"], "no_range", "'workclass'", "no range")
 
 
 def test_bounds_are_not_read_off_records_even_if_the_records_cannot_be_read_at_all(
@@ -88,8 +90,8 @@ def test_the_types_of_a_parquet_file_are_public(shell: Shell, tmp_path: Path) ->
     pq.write_table(pa.table({"age": [41.5], "ward": ["north"], "smokes": [True], "ill": ["yes"]}), table)
     assert new(shell, file, "--features-from", table, "--label", "ill:yes").data["unranged"] == ["age", "ward"]
     text = file.read_text()
-    assert 'name = "age"\n# FILL IN min = ... and max = ..., or edges = [...].' in text
-    assert 'name = "ward"\n# FILL IN levels = [...].' in text
+    assert f'name = "age"\n# FILL IN {sentence("fill_in_number")}.' in text
+    assert f'name = "ward"\n# FILL IN {sentence("fill_in_text")}.' in text
     assert 'name = "smokes"\nlevels = ["false", "true"]' in text
     assert "41.5" not in text
     assert "north" not in text
@@ -217,7 +219,7 @@ def test_an_empty_cell_counts_as_the_level_of_missing_values_and_only_as_that() 
     with_level = Encoder((Feature(name="x", levels=("a", "?")),), intercept=False)
     assert np.array_equal(with_level.encode({"x": ["a", "?", "", None]}), [[1, 0], [0, 1], [0, 1], [0, 1]])
     without = Encoder((Feature(name="x", levels=("a", "b")),), intercept=False)
-    with pytest.raises(BadInput, match="none of the study's levels"):
+    with raises(BadInput, "unknown_level"):
         without.encode({"x": ["a", ""]})
 
 
@@ -343,7 +345,7 @@ def test_nobody_colludes_in_a_baseline(shell: Shell, tmp_path: Path, name: str) 
     study = made(shell, tmp_path / "s.toml", "--protocol", name)
     assert study.proven is ("proven" in entry_named(name).calibrations)
     assert study.privacy.colluders == 0
-    assert "In a baseline nobody does" in (tmp_path / "s.toml").read_text()
+    assert says((tmp_path / "s.toml").read_text(), "nobody_in_baseline")
 
 
 def test_the_paper_s_noise_has_to_be_asked_for_and_the_file_says_what_it_is_for(shell: Shell, tmp_path: Path) -> None:
@@ -352,13 +354,11 @@ def test_the_paper_s_noise_has_to_be_asked_for_and_the_file_says_what_it_is_for(
     study = load_study(file, in_memory=True)[0]
     assert (study.privacy.calibration, study.privacy.colluders) == ("paper", 0)
     comments = " ".join(file.read_text().replace("\n# ", " ").split())
-    assert '"paper": noise as the protocol\'s paper has it. It is for reproducing that paper, and may not' in comments
-    assert 'Note: calibration = "paper" is for reproducing a paper' in answer.json["message"]
+    assert says(comments, "paper_noise_in_file")
+    assert f"Note: {sentence('paper_noise_noted')}" in answer.json["message"]
     other = new(shell, tmp_path / "t.toml", "--protocol", "psgd")
-    assert "reproducing a paper" not in other.json["message"]
-    assert "it is for reproducing that paper" in " ".join(
-        (tmp_path / "t.toml").read_text().replace("\n# ", " ").split()
-    )
+    assert not says(other.json["message"], "paper_noise_noted")
+    assert says(" ".join((tmp_path / "t.toml").read_text().replace("\n# ", " ").split()), "paper_noise_not_chosen")
 
 
 def test_with_two_parties_the_file_and_the_screen_say_that_each_bears_the_whole_noise(
@@ -371,7 +371,7 @@ def test_with_two_parties_the_file_and_the_screen_say_that_each_bears_the_whole_
         factor = f"all together have {math.sqrt(K / (K - 1)):.2f} times the noise that colluders = 0 would need"
         assert factor in comments
         assert ("With two parties, each then bears the whole noise" in comments) is (K == 2)
-        assert ("with two parties, each bears the whole noise" in answer.json["message"]) is (K == 2)
+        assert (says(answer.json["message"], "whole_noise_noted")) is (K == 2)
     study = made(shell, tmp_path / "gd.toml", "--protocol", "dp-gd", "--party", "a", "--party", "b")
     shares = [float(dp_gd.noise_of(study_with(study, t)).share) for t in (1, 0)]
     assert shares[0] == pytest.approx(math.sqrt(2) * shares[1], rel=1e-6)
@@ -381,7 +381,9 @@ def test_where_each_party_draws_the_whole_noise_the_file_says_so(shell: Shell, t
     for name in ("weighted-dp", "input-noise"):
         file = tmp_path / f"{name}.toml"
         answer = new(shell, file, "--protocol", name, "--party", "a", "--party", "b")
-        assert "Each party draws the whole noise for its own records" in file.read_text().replace("\n# ", " ")
+        text = file.read_text().replace("\n# ", " ")
+        assert says(text, "whole_noise_each", ...)
+        assert says(text, "own_records_alone")
         assert "two parties" not in answer.json["message"]
         rows = [statement_of(study_with(load_study(file)[0], t))[0].epsilon for t in (0, 1)]
         assert rows[0] == rows[1]
@@ -393,9 +395,9 @@ def study_with(study: Study, colluders: int) -> Study:
 
 def test_without_colluders_the_file_and_the_screen_say_what_that_means(shell: Shell, tmp_path: Path) -> None:
     answer = new(shell, tmp_path / "s.toml", "--colluders", 0)
-    assert "Note: with colluders = 0 the noise is not sized against the other parties" in answer.json["message"]
+    assert f"Note: {sentence('no_colluders_noted')}" in answer.json["message"]
     comments = " ".join((tmp_path / "s.toml").read_text().replace("\n# ", " ").split())
-    assert "With 1, the target also holds against each party." in comments
+    assert says(comments, "with_one_colluder")
 
 
 def test_a_study_like_a_paper_s_takes_neither_its_colluders_nor_its_paper_s_settings_to_proven_noise(
@@ -468,6 +470,4 @@ def test_a_new_study_moves_cells_to_their_bounds_unless_it_is_told_to_refuse_the
     assert made(shell, tmp_path / "a.toml").study.out_of_bounds == "clamp"
     assert made(shell, tmp_path / "b.toml", "--out-of-bounds", "refuse").study.out_of_bounds == "refuse"
     assert made(shell, tmp_path / "c.toml", "--like", tmp_path / "b.toml").study.out_of_bounds == "refuse"
-    assert "a refusal tells others something about its records" in (tmp_path / "a.toml").read_text().replace(
-        "\n# ", " "
-    )
+    assert says((tmp_path / "a.toml").read_text().replace("\n# ", " "), "refusal_tells")

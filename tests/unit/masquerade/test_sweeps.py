@@ -9,10 +9,12 @@ import pytest
 
 import masquerade
 import masquerade.sweeps
+from masquerade.simulation import WATERMARK
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.study import Study
 from masquerade_lab.audit.canary import others, study_of
+from tests.messages import raises
 
 SEEDS = (5, 2, 9)
 
@@ -38,7 +40,7 @@ def test_they_are_those_of_one_at_a_time_in_the_order_of_the_seeds(jobs: int) ->
     assert len({one["weights"] for one in many}) == 3
     assert [one["seed"] for one in many] == list(SEEDS)
     assert all("test_error" in one["metrics"] for one in many)
-    assert all(one["watermark"] == "simulation: not a private release" for one in many)
+    assert all(one["watermark"] == WATERMARK for one in many)
 
 
 def test_with_one_process_they_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +62,9 @@ def test_those_that_come_early_wait_for_their_turn(monkeypatch: pytest.MonkeyPat
 def test_what_makes_no_sense_is_refused_before_anything_is_computed() -> None:
     study, data = _study(), _data()
     for seeds in ([1.5], ["1"], [True], [None], [np.float64(1)]):
-        with pytest.raises(BadInput, match="a seed is"):
+        with raises(BadInput, "no_seed", ...):
             masquerade.simulate_many(study, data, seeds)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="jobs is 0"):
+    with raises(BadInput, "jobs_too_few", 0):
         masquerade.simulate_many(study, data, SEEDS, jobs=0)
     with pytest.raises(RefusedLocally) as caught:
         list(masquerade.simulate_many(study, _data(4), SEEDS, jobs=2))

@@ -30,6 +30,7 @@ from masquerade_core.model import Model, answers_of, gives_one_answer
 from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.dp_gd.noiseless import clean_descent
 from masquerade_protocols.entry import Noiseless
+from tests.messages import says, sentence
 
 N = 1000
 
@@ -66,7 +67,7 @@ def test_a_sentence_says_whether_joining_was_worth_it(released: int, own: tuple[
     said = worth_it(_wrong(released), parties, _wrong(300))
     assert said.startswith(begin)
     low, high = min(own) / N, max(own) / N
-    assert said.endswith(f"own models in {low:.1%} to {high:.1%}, and always the more frequent label in 30.0%.")
+    assert says(said, "compared_with", f"{low:.1%} to {high:.1%}", "30.0%.")
 
 
 def test_a_difference_counts_only_beyond_what_chance_explains() -> None:
@@ -98,9 +99,7 @@ def test_the_same_answer_is_one_although_labels_differ(others: int, rare: int, *
 
 def test_the_same_answer_is_said_with_its_name() -> None:
     said = same_answer(np.where(np.arange(1000) < 3, 1.0, -1.0), learned="not '>50K'")
-    assert said.startswith(
-        "The released model gives 997 of 1,000 test records the same answer, not '>50K'. Its answers"
-    )
+    assert says(said, "same_answer", "997 of 1,000", "not '>50K'")
     assert "gives all 50 test records" in same_answer(np.ones(50), learned="'yes'")
 
 
@@ -187,15 +186,16 @@ def test_an_offset_counts_in_all_that_is_compared(tmp_path: Path, monkeypatch: p
     moved = compare(study, cohort, shifted)
     positives = float(np.mean([row[-1] == "yes" for row in cohort.test.rows]))
     assert moved.without_noise == pytest.approx(1 - positives)
-    assert moved.same_answer.startswith("The released model gives all 5,000 test records the same answer, 'yes'.")
-    assert "no better than no model" in moved.worth
+    assert says(moved.same_answer, "same_answer", "all 5,000", "'yes'")
+    assert says(moved.worth, "not_worth_it")
     assert moved.useless
     good = compare(study, cohort, plain)
     assert good.same_answer == ""
     assert not good.useless
-    assert not good.worth.startswith("Joining was not worth it")
+    assert not says(good.worth, "not_worth_it")
     test = load_csv(plan.test_file, study, need_label=False)
-    assert f"errs in {np.mean(answers_of(plain, test.X, None) != test.y):.1%}, the parties' own" in good.worth
+    errs = f"{np.mean(answers_of(plain, test.X, None) != test.y):.1%}"
+    assert says(good.worth, "model_errs", errs, ...)
 
 
 def _shown(parts: Iterable[RenderableType]) -> str:
@@ -219,8 +219,10 @@ def test_the_demo_says_before_and_after_that_soft_cannot_learn_and_of_others_it_
         played = Played(ended, 0, compared, 2.0)
         out = io.StringIO()
         _introduce(literal_console(file=out, width=400, color_system=None), plan, loud=False)
-        assert ("this setting cannot learn" in out.getvalue()) is not learns
+        assert (says(out.getvalue(), "cannot_learn_at_all")) is not learns
         said = _shown(outcome_shown(plan, played))
         assert compared.worth in said
         assert f"tuned alike; the median: {compared.median_single:.1%}, the worst: {compared.worst_single:.1%}" in said
-        assert ("Before the run: With 600 records, expect nothing: this setting cannot learn." in said) is not learns
+        assert (
+            says(said, "before_the_run", sentence("what_to_expect", "600 records", sentence("cannot_learn_at_all")))
+        ) is not learns

@@ -20,6 +20,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted
 from masquerade_protocols import BASELINES, PROTOCOLS
 from tests.face_helpers import Shell, small_study
+from tests.messages import says, sentence
 
 GENEROUS = 25.0
 """An epsilon at which the noise of most protocols is small."""
@@ -76,7 +77,7 @@ def test_the_demo_compares_what_any_protocol_released_with_what_it_is_without_no
         assert comparison.noise_ratio <= SMALL_RATIO
         assert run.result["metrics"]["test_error"] == pytest.approx(comparison.without_noise, abs=0.01)
     else:
-        assert comparison.advice.startswith("The noise moved")
+        assert says(comparison.advice, "noise_moved")
         assert comparison.enough_epsilon is None or comparison.enough_epsilon > GENEROUS
 
 
@@ -93,8 +94,8 @@ def test_the_doctor_examines_a_study_of_any_protocol(plan: Plan, monkeypatch: py
     cost = entry.cost(plan.study)
     assert ("encrypts nothing" in checks["arithmetic"].message) is (cost.exponentiations == 0)
     said = checks["conversation"].message
-    assert f"wait for each other {counted(cost.round_trips, 'time')};" in said
-    assert f"make {counted(cost.sums, 'secure sum')} and send {counted(cost.ciphertexts, 'ciphertext')}" in said
+    counts = counted(cost.sums, "secure sum"), counted(cost.ciphertexts, "ciphertext")
+    assert says(said, "conversation_told", counted(cost.round_trips, "time"), *counts)
     charlie = {c.name: c for c in examine(plan.study_file, key=plan.key_file(CHARLIE))}
     assert "Charlie, the curator" in charlie["key"].message
 
@@ -108,7 +109,7 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 def test_the_demo_refuses_a_protocol_without_a_model_in_a_sentence(cohort: Cohort, tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput) as refused:
         prepare(cohort, epsilon=1.0, protocol=name, directory=tmp_path / "demo")
-    assert refused.value.message == f"{name!r} makes no model, and a demonstration compares models"
+    assert refused.value.message == sentence("no_model_to_demonstrate", repr(name))
     assert "masquerade simulate" in refused.value.hint
     assert not (tmp_path / "demo").exists()
 
@@ -117,9 +118,7 @@ def test_the_demo_refuses_a_protocol_without_a_model_in_a_sentence(cohort: Cohor
 def test_a_baseline_is_refused_by_both_in_a_sentence(shell: Shell, cohort: Cohort, tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput) as refused:
         prepare(cohort, epsilon=1.0, protocol=name, directory=tmp_path / "demo")
-    assert refused.value.message == (
-        f"{name!r} is a baseline: one person holds everybody's records, so there is no conversation to show"
-    )
+    assert refused.value.message == sentence("baseline_demonstrated", repr(name))
     assert "masquerade simulate" in refused.value.hint
     assert not (tmp_path / "demo").exists()
     (check,) = examine(small_study(shell, tmp_path / "study.toml", protocol=name, key_bits=2048))

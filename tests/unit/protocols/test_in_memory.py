@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from masquerade_core.errors import RunFailed
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Seat
@@ -16,6 +14,7 @@ from masquerade_protocols.in_memory import roles_of, run_in_memory
 from masquerade_protocols.psgd import roles as psgd
 from masquerade_protocols.psgd import schedule
 from masquerade_protocols.voting import roles as voting
+from tests.messages import raises
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import descent_study, drawn
 from tests.vote_helpers import Fixed, points_of, vote_data, vote_study
@@ -64,5 +63,5 @@ def test_a_deviating_role_takes_the_place_of_the_protocols_own() -> None:
     table = Table(STUDY.names)
     roles = roles_of(psgd, table, STUDY, DATA, instead={CHARLIE: silent(table.seat(CHARLIE), STUDY)})
     assert list(roles) == [*STUDY.names, CHARLIE]
-    with pytest.raises(RunFailed, match="nobody can go on"):
+    with raises(RunFailed, "nobody_goes_on"):
         table.run(roles)

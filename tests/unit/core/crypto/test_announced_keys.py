@@ -59,7 +59,7 @@ def all_join(wired: Wired, **others: Join) -> None:
 
 def careless(wired: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charlie is on the other side: he admits whoever comes."""
-    monkeypatch.setattr(wired.charlie, "_fault_in", lambda _keys: None)
+    monkeypatch.setattr(wired.charlie._admission, "_fault_in", lambda _keys: None)
 
 
 def named_alone(wired: Wired, name: str, *by: str) -> None:

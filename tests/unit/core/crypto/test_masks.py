@@ -107,7 +107,7 @@ def test_a_vector_of_another_length_is_a_bug() -> None:
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_marks_count_contributions(count: int) -> None:
     layout = Words(2, 2**20)
-    with raises(RunFailed, "masked_sum_incomplete"):
+    with raises(RunFailed, "masked_sum_wrong"):
         layout.decode(layout.encode((1, 2)) * 2, count)
 
 
@@ -121,7 +121,7 @@ def test_every_mark_is_looked_at(bound: int) -> None:
         for wrong in (4, 6):
             other = sums.copy()
             other[place] = wrong
-            with raises(SumRefused, "masked_sum_incomplete"):
+            with raises(SumRefused, "masked_sum_wrong"):
                 layout.decode(other, 5)
 
 

@@ -69,7 +69,7 @@ def test_survivors_named_so_that_a_party_has_corrupt_neighbours_only(
         await run.ask_again(0, dict.fromkeys(NAMES, named[0]))
         await run.hear(seat)
 
-    with raises(RunFailed, "nobody_can_go_on"):  # Charlie ends here, and the parties wait
+    with raises(RunFailed, "nobody_goes_on"):  # Charlie ends here, and the parties wait
         run.run(charlie)
     assert 0 < len(NAMES) - len(named[0]) <= STUDY.K - STUDY.survivors
     assert set(CORRUPT) < set(named[0])

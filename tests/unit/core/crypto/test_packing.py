@@ -126,7 +126,7 @@ def test_how_a_total_came_about_does_not_show(linear: bool) -> None:
 
 def test_a_total_beyond_the_bound_is_noticed_where_it_is_opened() -> None:
     marked = [v + mark for v, mark in zip(LAYOUT.pack((2**700 + 3,) * 30), LAYOUT.mark(), strict=True)]
-    with raises(RunFailed, "opened_shares_incomplete"):
+    with raises(RunFailed, "share_missing_or_wrong"):
         LAYOUT.unpack([v % N for v in marked], N, contributors=1)
 
 
@@ -172,7 +172,7 @@ def test_blinds_that_cancel_leave_the_sum_and_a_missing_one_raises() -> None:
             blinds = [rng.below(N) for _ in range(LAYOUT.count)]
             blinded = [(v + s) % N for v, s in zip(LAYOUT.pack(vector), blinds, strict=True)]
             assert LAYOUT.unpack([b - s for b, s in zip(blinded, blinds, strict=True)], N) == vector
-            with raises(RunFailed, "opened_shares_incomplete"):
+            with raises(RunFailed, "share_missing_or_wrong"):
                 LAYOUT.unpack(blinded, N)
 
 

@@ -312,7 +312,7 @@ def test_a_folder_s_faults_are_named_by_file(tmp_path: Path) -> None:
     pq.write_table(pa.table({**good, "radius": [1.0, 99.0], "sex": ["F", "m"]}), tmp_path / "b.parquet")
     message = _refused(lambda: load_csv(tmp_path, Study.parse(STUDY))).message
     assert "b.parquet, record 2: column 'radius'" in message
-    assert says(message, "cell_outside")
+    assert says(message, "outside_bounds")
     assert "b.parquet, record 1: column 'sex'" in message
 
 

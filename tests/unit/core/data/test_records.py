@@ -238,7 +238,7 @@ def test_a_party_with_more_records_than_are_public_refuses_at_home(party: str, m
         ("min_records = 3", "min_records = 3\nmax_records = 50"), ('name = "b"\n', 'name = "b"\nmax_records = 70\n')
     )
     check_size(most, study, "data.csv", party)
-    with raises(RefusedLocally, "records_too_many", "data.csv", most) as caught:
+    with raises(RefusedLocally, "more_than_allowed", "data.csv", most) as caught:
         check_size(most + 1, study, "data.csv", party)
     assert caught.value.exit_code == 6
 

@@ -100,10 +100,10 @@ def test_a_name_is_a_name_and_nothing_is_evaluated(text: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (object(), ("classifier_without_method", "object", "fit")),
-        (StandardScaler(), ("classifier_without_method", "StandardScaler", "predict")),
+        (object(), ("no_such_method", "object", "fit")),
+        (StandardScaler(), ("no_such_method", "StandardScaler", "predict")),
         (SVC, ("classifier_is_a_class", "SVC")),
-        (3, ("classifier_without_method", "int", "fit")),
+        (3, ("no_such_method", "int", "fit")),
     ],
 )
 def test_an_object_needs_fit_and_predict(given: object, message: tuple[str, ...]) -> None:
@@ -208,9 +208,9 @@ GOOD = np.array([-1, 1] * 10)
         (np.array(["1"] * 20), ("vote_for_no_class", ...)),
         (np.array([None] * 20), ("vote_for_no_class", ...)),
         (np.array([True] * 20), ("vote_for_no_class", ...)),
-        (GOOD[:-1], ("votes_not_one_each", 20)),
-        (GOOD[:, None], ("votes_not_one_each", ...)),
-        (1, ("votes_not_one_each", ...)),
+        (GOOD[:-1], ("not_one_vote_each", 20)),
+        (GOOD[:, None], ("not_one_vote_each", ...)),
+        (1, ("not_one_vote_each", ...)),
     ],
 )
 def test_votes_for_anything_else_are_refused(votes: Any, message: str) -> None:

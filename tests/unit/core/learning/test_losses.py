@@ -79,7 +79,7 @@ def test_the_sigmoid_s_bounds_hold_and_are_sharp_and_it_is_not_convex() -> None:
     ("loss", "Lambda", "said"),
     [
         ("sigmoid", 0.1, ("loss_not_convex", "sigmoid")),
-        ("logistic", 0.0, ("regularization_zero", 0)),
+        ("logistic", 0.0, ("regularization_needed", 0)),
         ("sigmoid", 0.0, ("loss_not_convex", ...)),
     ],
 )

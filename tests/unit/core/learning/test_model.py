@@ -45,7 +45,7 @@ def test_the_shares_add_up_to_k_times_the_weights() -> None:
 def test_shares_do_not_open_with_one_missing_or_changed(missing: str) -> None:
     shares = shared(VECTOR)
     for other in ((0,), (shares.values[missing][0] ^ 1 << 500,)):
-        with raises(RunFailed, "opened_shares_incomplete"):
+        with raises(RunFailed, "share_missing_or_wrong"):
             Shares({**shares.values, missing: other}, N, PACKING, 3, F).open()
 
 
@@ -177,5 +177,5 @@ def test_a_file_whose_shares_do_not_add_up_is_bad_input(saved: dict[str, Any]) -
     """Whoever has the file has no run that could be started again."""
     name, (first, *more) = next(iter(saved["shares"]["values"].items()))
     saved["shares"]["values"][name] = [hex(int(first, 16) ^ 1 << 500), *more]
-    with raises(BadInput, "model_shares_do_not_add_up"):
+    with raises(BadInput, "shares_are_no_weights"):
         model_from_json(saved)

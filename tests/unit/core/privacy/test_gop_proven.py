@@ -217,7 +217,7 @@ def test_the_statements() -> None:
 
 @pytest.mark.parametrize("kw", [{"epsilon": 60.0}, {"epsilon": 1e3}])
 def test_a_privacy_target_without_noise_is_refused(kw: dict[str, Any]) -> None:
-    with raises(BadInput, "delta_used_up"):
+    with raises(BadInput, "delta_used_up_at_epsilon"):
         entry_of(_proven(**kw))
 
 

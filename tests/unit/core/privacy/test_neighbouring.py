@@ -46,7 +46,7 @@ def test_the_chance_of_a_cut_is_a_part_of_delta(delta: float) -> None:
     assert charlie.provable.endswith(f"delta = {delta:g}")
     assert f"delta = {delta:g}" in charlie.claimed
     assert says(charlie.claimed, "is_the_target")
-    assert says(charlie.assumptions[-1], "cut_is_part_of_delta", f"{chance:.2g}")
+    assert says(charlie.assumptions[-1], "chance_in_delta", f"{chance:.2g}")
     beyond = next(row for row in rows if row.view == "Charlie with all parties but one")
     assert not any("neighbours" in words or "shares masks" in words for words in beyond.assumptions)
     smaller = replace_delta(study, delta - chance)

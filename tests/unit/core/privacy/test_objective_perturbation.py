@@ -128,10 +128,10 @@ def test_shares_add_up_to_sigma_and_not_to_much_more() -> None:
 @pytest.mark.parametrize(
     ("d", "eps", "delta", "said"),
     [
-        (10, 0.1, 0.0, ("gaussian_delta_refused", "0.0")),
-        (10, 0.1, 1.0, ("gaussian_delta_refused", "1.0")),
-        (10, 0.1, -0.5, ("gaussian_delta_refused", "-0.5")),
-        (10, 0.1, math.nan, ("gaussian_delta_refused", "nan")),
+        (10, 0.1, 0.0, ("perturbation_delta_not_in_range", "0.0")),
+        (10, 0.1, 1.0, ("perturbation_delta_not_in_range", "1.0")),
+        (10, 0.1, -0.5, ("perturbation_delta_not_in_range", "-0.5")),
+        (10, 0.1, math.nan, ("perturbation_delta_not_in_range", "nan")),
         (10, 0.0, 0.05, ("epsilon_not_finite", "0.0")),
         (10, -1.0, 0.05, ("epsilon_not_finite", "-1.0")),
         (10, math.inf, 0.05, ("epsilon_not_finite", "inf")),
@@ -211,5 +211,5 @@ def test_a_slack_for_nobody_is_a_bug_and_one_too_small_is_said() -> None:
         compute_slack(1.0, 1.0, 0, C)
     with pytest.raises(LocalProtocolError):
         compute_slack(1.0, 1.0, 10, Fraction(0))
-    with raises(BadInput, "epsilon_too_small"):
+    with raises(BadInput, "epsilon_too_small", ...):
         compute_slack(1e-13, 1e-3, 10, C)

@@ -101,14 +101,14 @@ def test_fewer_unknown_shares_than_honest_parties_prove_less_and_say_what_would_
     row = SHARED.row("Charlie with 3 parties", 2, "text")
     assert row.claimed == "not promised; proved anyway: epsilon = 1.5, delta = 0.0001"
     assert (row.provable, row.epsilon, row.delta) == ("epsilon = 1.5, delta = 0.0001", 1.5, 1e-4)
-    assert says(row.holds_at, "holds_at_colluders", 3)
+    assert says(row.holds_at, "colluders_would_do", 3)
 
 
 def test_where_delta_would_reach_1_there_is_no_number() -> None:
     row = SHARED.row("Charlie with 4 parties", 1, "text", "more", unit="party", neighbours="a party")
     assert (row.provable, row.epsilon, row.delta, row.definition) == (NONE, None, None, NONE)
     assert row.claimed == "not promised; nothing is proved"
-    assert says(row.holds_at, "holds_at_colluders", 4)
+    assert says(row.holds_at, "colluders_would_do", 4)
     assert (row.source, row.assumptions) == ("Theorem 2", ("encryption holds", "more"))
     assert (row.unit, row.neighbours) == ("party", "a party")
 

@@ -249,7 +249,7 @@ def test_load_names_the_file(tmp_path: Path) -> None:
     path.write_text(GOOD)
     assert load_study(path)[0] == Study.parse(GOOD)
     path.write_text(GOOD.replace("epsilon = 1", "epsilon = 0"))
-    with raises(BadInput, "must_be", "s.toml: [privacy] epsilon", 0, "greater than 0"):
+    with raises(BadInput, "key_of_another_kind", "s.toml: [privacy] epsilon", 0, "greater than 0"):
         load_study(path)[0]
 
 

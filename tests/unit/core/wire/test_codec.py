@@ -367,7 +367,7 @@ def test_ciphertexts_travel_and_open() -> None:
 @pytest.mark.parametrize("to", ["eve", PARTIES, "charlie", ""])
 def test_ciphertexts_made_for_one_go_to_no_other(to: str) -> None:
     message = Coded(terms=Ciphertexts.outgoing(fresh("bob")))
-    with raises(LocalProtocolError, "ciphertexts_not_fresh", to):
+    with raises(LocalProtocolError, "ciphertexts_not_fresh", to, ...):
         encode(message, to)
     assert encode(message, "bob")
 
@@ -376,16 +376,16 @@ def test_ciphertexts_are_sent_once() -> None:
     terms = Ciphertexts.outgoing(fresh("bob"))
     encode(Coded(terms=terms), "bob")
     for message in (Coded(terms=terms), Coded(terms=terms).model_copy()):
-        with raises(LocalProtocolError, "ciphertexts_not_fresh", "bob"):
+        with raises(LocalProtocolError, "ciphertexts_not_fresh", "bob", ...):
             encode(message, "bob")
 
 
 def test_received_ciphertexts_cannot_be_passed_on() -> None:
     received = decode(Coded, encode(Coded(terms=Ciphertexts.outgoing(fresh("bob"))), "bob"), PEER)
     for to in ("bob", "eve", PARTIES, PEER):
-        with raises(LocalProtocolError, "ciphertexts_not_fresh", to):
+        with raises(LocalProtocolError, "ciphertexts_not_fresh", to, ...):
             encode(received, to)
-        with raises(LocalProtocolError, "ciphertexts_not_fresh", to):
+        with raises(LocalProtocolError, "ciphertexts_not_fresh", to, ...):
             encode(Coded(terms=received.terms), to)
 
 

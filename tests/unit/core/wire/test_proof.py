@@ -14,8 +14,8 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, head_of, pack_boxes
 from masquerade_core.wire.messages import Message
 from masquerade_core.wire.proof import Judge, proves
-from masquerade_host.faults.aborts import whom_all_wait_for
 from masquerade_host.faults.evidence import shown_for
+from masquerade_host.session.lateness import whom_all_wait_for
 from masquerade_host.session.messages import Beat, pack_beat
 from masquerade_protocols.blocks.coin_toss import Commitment
 from masquerade_protocols.blocks.masked_sum import Masked, Summed

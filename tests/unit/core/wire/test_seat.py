@@ -229,11 +229,11 @@ def test_ciphertexts_go_where_they_were_made_for(alice: Seat, charlie: Seat) -> 
     def made(to: str) -> Ciphertexts:
         return Ciphertexts.outgoing([FullPool(key.public, key.obfuscators(SimulationRng(0), 1)).encrypt(1, to)])
 
-    refused(alice.send(CHARLIE, Total(total=made("bob"))), "ciphertexts_not_fresh", "charlie")
-    refused(alice.send_sealed(Terms(terms=made(CHARLIE)), "bob"), "ciphertexts_not_fresh", "bob")
-    refused(alice.send_sealed(Terms(terms=made("eve")), "bob"), "ciphertexts_not_fresh", "bob")
-    refused(alice.send_sealed(Terms(terms=made("bob"))), "ciphertexts_not_fresh", ...)
-    refused(charlie.broadcast(Total(total=made("bob"))), "ciphertexts_not_fresh", ...)
+    refused(alice.send(CHARLIE, Total(total=made("bob"))), "ciphertexts_not_fresh", "charlie", ...)
+    refused(alice.send_sealed(Terms(terms=made(CHARLIE)), "bob"), "ciphertexts_not_fresh", "bob", ...)
+    refused(alice.send_sealed(Terms(terms=made("eve")), "bob"), "ciphertexts_not_fresh", "bob", ...)
+    refused(alice.send_sealed(Terms(terms=made("bob"))), "ciphertexts_not_fresh", ..., ...)
+    refused(charlie.broadcast(Total(total=made("bob"))), "ciphertexts_not_fresh", ..., ...)
     assert len(until(alice.send_sealed(Terms(terms=made("bob")), "bob"), Send).bodies) == 1
     assert len(until(charlie.broadcast(Total(total=made("*"))), Send).bodies) == 3
 
@@ -243,8 +243,8 @@ def test_what_came_off_the_wire_is_not_passed_on(alice: Seat, bob: Seat) -> None
     fresh = FullPool(key.public, key.obfuscators(SimulationRng(0), 1)).encrypt(1, "bob")
     box = sealed(alice, Terms(terms=Ciphertexts.outgoing([fresh])), "bob")["bob"]
     received = hear(bob, box, "alice", Terms)
-    refused(bob.send_sealed(received, "eve"), "ciphertexts_not_fresh", ...)
-    refused(bob.send(CHARLIE, Total(total=received.terms)), "ciphertexts_not_fresh", ...)
+    refused(bob.send_sealed(received, "eve"), "ciphertexts_not_fresh", ..., ...)
+    refused(bob.send(CHARLIE, Total(total=received.terms)), "ciphertexts_not_fresh", ..., ...)
 
 
 # --- Sealed messages ------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_boxes_out_of_order_are_not_heard(alice: Seat, bob: Seat) -> None:
 def test_ones_own_box_does_not_come_back_as_the_peers(alice: Seat) -> None:
     # Each direction has a key of its own: alice cannot take what she sealed for bob for his.
     mine = sealed(alice, Hush(word="canary"))["bob"]
-    assert says(not_heard(alice, mine, "bob").message, "sealed_box_shut")
+    assert says(not_heard(alice, mine, "bob").message, "box_does_not_open", ..., ...)
 
 
 def test_a_box_of_another_type_is_not_heard(alice: Seat, bob: Seat) -> None:

@@ -86,7 +86,7 @@ def test_another_type_than_is_due_is_the_tables_callers_fault() -> None:
         await seat.send(CHARLIE, Other(value=0))
 
     table = Table(NAMES)
-    with raises(LocalProtocolError, "sent_where_due", "bob", "'Other'", "'Number'"):
+    with raises(LocalProtocolError, "other_message_due", "bob", "'Other'", "'Number'"):
         _run(table, bob=other(table.seat("bob")))
 
 

@@ -100,5 +100,5 @@ def test_a_party_that_ends_after_charlie_ends_well(
 def test_a_party_that_is_stopped_by_somebody_else_does_not_blame_charlie(
     sign: Path, charlie: subprocess.Popen[bytes]
 ) -> None:
-    with raises(RunFailed, "process_stopped_by", "SIGTERM"):
+    with raises(RunFailed, "stopped_by", "SIGTERM"):
         _wait_and(sign, partial(os.kill, os.getpid(), signal.SIGTERM))

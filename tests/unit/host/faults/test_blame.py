@@ -271,7 +271,7 @@ def _signed(world: World, file: Evidence, who: str) -> Evidence:
 
 def same_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """All runs of a study have one id, as if everybody's nonce were the same: so two runs show what one could."""
-    for module in ("session.admission", "session.party"):
+    for module in ("session.charlie", "session.party"):
         monkeypatch.setattr(f"masquerade_host.{module}.run_id", lambda _study_id, _roster: SAME)
 
 

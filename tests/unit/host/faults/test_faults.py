@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from masquerade_core.wire.codec import unpack_plain
 from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_host.channel.channel import Channel
 from masquerade_host.process import driver
-from masquerade_host.session.journaling import Journaling
+from masquerade_host.session.commits import Commits
 from masquerade_host.session.party import PartySession
 from masquerade_host.session.session import Session
 from masquerade_host.store.journal import ReplayLog
@@ -168,15 +169,14 @@ def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _debits_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message's release is written down after the message has left."""
-    post = Journaling._post
+    post = Commits.post
 
-    def late(self: Journaling) -> None:
-        for channel in self._channels:
-            if channel.ready:
-                channel.flush()
-        post(self)
+    def late(self: Commits, run: bytes) -> None:
+        for channel in self._ready.values():
+            channel.flush()
+        post(self, run)
 
-    monkeypatch.setattr(Journaling, "_post", late)
+    monkeypatch.setattr(Commits, "post", late)
 
 
 def _draws_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def _is_answered_by_a_late_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     reopen = PartySession._reopen
 
     def still_heard(self: PartySession) -> None:
-        state = self._state
+        state = copy.copy(self._state)
         reopen(self)
         self._state = state
 

@@ -19,9 +19,9 @@ from masquerade_core.errors import (
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_host.channel.connection import Hop
 from masquerade_host.process.driver import run_role
 from masquerade_host.process.program import Program
+from masquerade_host.session.hop import Hop
 from masquerade_host.session.session import Session
 from masquerade_host.session.states import Turn
 from masquerade_host.store.journal import Entry

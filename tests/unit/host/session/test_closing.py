@@ -12,8 +12,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.messages import PARTIES as FOR_ALL
-from masquerade_host.session import admission, party
-from masquerade_host.session.admission import AdmittingSession
+from masquerade_host.session import party
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.messages import AllClosed, Closed, Roster
 from masquerade_host.session.transcript_agreement import BroadcastLog
@@ -143,7 +142,7 @@ def test_two_parties_that_were_told_different_sums_both_keep_no_result(
 def test_the_attack_succeeds_where_nobody_compares(seated: Wired, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
     unchecked(monkeypatch)
-    monkeypatch.setattr(party, "check_all_closed", lambda *_arguments: None)
+    monkeypatch.setattr(party, "check_closing", lambda *_arguments: None)
     telling(seated, "p1", b"sum", b"another sum")
     hears_all(seated)
     all_finish(seated)
@@ -156,9 +155,9 @@ def test_a_run_over_sockets_in_which_one_party_is_told_something_else_returns_no
 ) -> None:
     world = World.new(3)
     unchecked(monkeypatch)
-    put = AdmittingSession._put
+    put = CharlieSession._put
 
-    def lie(self: AdmittingSession, name: str, data: bytes, **counted: bool) -> None:
+    def lie(self: CharlieSession, name: str, data: bytes, **counted: bool) -> None:
         fields = header(data)
         if name == "p1" and fields[TYPE] == "All":
             coins = dict(msgpack.unpackb(fields[BODY]))["coins"]
@@ -167,7 +166,7 @@ def test_a_run_over_sockets_in_which_one_party_is_told_something_else_returns_no
             data = world.keys[CHARLIE].signing.sign(signed) + signed
         put(self, name, data, **counted)
 
-    monkeypatch.setattr(admission.AdmittingSession, "_put", lie)
+    monkeypatch.setattr(CharlieSession, "_put", lie)
 
     async def believes(seat: Any) -> bytes:
         from tests.host_helpers import All, Hi, Reply, Secret

@@ -12,7 +12,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import read_header
 from masquerade_host.channel.channel import first_connection
-from masquerade_host.channel.connection import Hop
+from masquerade_host.session.hop import Hop
 from masquerade_host.session.messages import Beat, beats_every, pack_beat
 from masquerade_host.session.rollback_check import ASK, Ask, padded
 from masquerade_host.transport.interface import Arrival

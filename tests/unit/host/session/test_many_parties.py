@@ -21,6 +21,7 @@ from masquerade_core.wire.frames import run_id
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
 from masquerade_core.wire.proof import Judge
 from masquerade_host.faults.verifying import check_together, contradictions, read_folder
+from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.large_rosters import check_size
 from masquerade_host.session.messages import AllClosed, Hellos, Roster, beats_every
 from masquerade_host.session.session import Wait
@@ -455,7 +456,7 @@ def test_a_party_that_was_started_again_asks_its_neighbours_alone() -> None:
     p9.kill()
     p9.start()
     near = {name for name in heard_by(study, coin_of_run(run), "p9") if name != "p9"}
-    assert set(p9.session.__dict__["_held"].missing) == near
+    assert set(p9.session.__dict__["_barrier"]._held.missing) == near
     assert len(near) == 64
     asked: set[str] = set()
 
@@ -471,8 +472,9 @@ def test_a_party_that_was_started_again_asks_its_neighbours_alone() -> None:
 
 
 def coin_of_run(run: Group) -> bytes:
-    found: bytes = run.sites[CHARLIE].session._coin
-    return found
+    charlie = run.sites[CHARLIE].session
+    assert isinstance(charlie, CharlieSession)
+    return charlie._coin
 
 
 # --- Folders ------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from masquerade_core.wire.frames import Endpoint
 from masquerade_host.channel.channel import Channel
 from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
-from masquerade_host.session.journaling import Journaling
-from masquerade_host.session.party import HoldingSession
+from masquerade_host.session.commits import Commits
+from masquerade_host.session.party import PartySession
 from masquerade_host.session.rollback_check import ANSWER, Ask, Standing, Standings
 from masquerade_host.session.states import Turn
 from masquerade_host.store.journal import Entry
@@ -81,7 +81,7 @@ def rolled_back(world: World, attempt: LedgerAttempt | None = None, *, copied_le
         return bool(copies)
 
     run.run(until=before_round_1)
-    lie(run.sites[CHARLIE].session._channels[0])
+    lie(run.sites[CHARLIE].session._channel_to("p1"))
     run.run(until=lambda: min(told(run, name) for name in ("p2", "p3")) >= 3)
     p1.kill()
     p1.journal.rows = copies[0]
@@ -116,9 +116,9 @@ def test_the_question_and_the_ledger_each_stop_a_rollback_and_nothing_else_does(
 ) -> None:
     """Without both, a Charlie who helps has two noisy answers under one label, for the price of one."""
     if not question:
-        monkeypatch.setattr(HoldingSession, "resumed", lambda _self, _nonce: None)
+        monkeypatch.setattr(PartySession, "resumed", lambda _self, _nonce: None)
     if not ledger:
-        monkeypatch.setattr(Journaling, "check_ledger", lambda _self: None)
+        monkeypatch.setattr(Commits, "check_ledger", lambda _self, _run: None)
     run = rolled_back(world, copied_ledger=False)
     run.run(100)
     assert bool(run.twice()) is not (question or ledger)

@@ -11,14 +11,12 @@ from masquerade_host.session.states import (
     SENDS,
     End,
     HopEvent,
+    HopState,
     JoinState,
     Turn,
-    after,
-    may_send,
-    received,
-    sending,
 )
 from tests import ROOT
+from tests.messages import raises, says
 
 PAGE = ROOT / "docs" / "sessions.md"
 OTHER = {End.PARTY: End.CHARLIE, End.CHARLIE: End.PARTY}
@@ -70,14 +68,15 @@ def test_the_page_shows_the_table_as_it_is(end: End, draw: object) -> None:
 @pytest.mark.parametrize(("end", "state", "turn"), CELLS)
 def test_what_the_table_lists_may_be_sent_and_all_else_is_a_bug_here(end: End, state: JoinState, turn: Turn) -> None:
     legal = SENDS[end].get(state, {})
-    assert may_send(end, state, turn) == (turn in legal)
+    hop = HopState(end, state)
+    assert hop.may_send(turn) == (turn in legal)
     if turn in legal:
-        assert sending(end, state, turn) is legal[turn]
+        hop.send(turn)
+        assert hop.now is legal[turn]
     else:
-        with pytest.raises(
-            LocalProtocolError, match=f"tried to send .* while its connection is '{state.value}'; allowed"
-        ):
-            sending(end, state, turn)
+        with raises(LocalProtocolError, "bug_sends_out_of_turn", ..., repr(state.value)):
+            hop.send(turn)
+        assert hop.now is state
 
 
 @pytest.mark.parametrize(("end", "state", "turn"), CELLS)
@@ -85,23 +84,33 @@ def test_what_the_table_lists_may_be_heard_and_all_else_names_the_sender(
     end: End, state: JoinState, turn: Turn
 ) -> None:
     legal = RECEIVES[end].get(state, {})
+    hop = HopState(end, state)
     if turn in legal:
-        assert received(end, state, turn, "p1") is legal[turn]
+        hop.receive(turn, "p1")
+        assert hop.now is legal[turn]
         return
-    with pytest.raises(ProtocolViolation, match=r"p1 sent .* out of turn") as caught:
-        received(end, state, turn, "p1")
+    with pytest.raises(ProtocolViolation) as caught:
+        hop.receive(turn, "p1")
     assert (caught.value.peer, caught.value.suspects) == ("p1", ())
-    with pytest.raises(ProtocolViolation, match=r"p2 or charlie sent .* nobody can tell which of them") as caught:
-        received(end, state, turn, "charlie", ("p2", "charlie"))
+    with pytest.raises(ProtocolViolation) as caught:
+        hop.receive(turn, "charlie", ("p2", "charlie"))
     assert (caught.value.peer, caught.value.suspects) == ("", ("p2", "charlie"))
+    assert says(str(caught.value), "out_of_turn", "p2 or charlie", ..., "; nobody can tell which of them")
+    assert hop.now is state
 
 
-def test_an_event_that_is_not_listed_changes_nothing() -> None:
+@pytest.mark.parametrize("event", list(HopEvent))
+def test_an_event_that_is_not_listed_is_a_bug_here(event: HopEvent) -> None:
     for end in End:
         for state in JoinState:
-            for event in HopEvent:
-                assert after(end, state, event) is EVENTS[end].get(state, {}).get(event, state)
-    assert after(End.PARTY, JoinState.SEATED, HopEvent.LOST) is JoinState.SEATED
+            hop, legal = HopState(end, state), EVENTS[end].get(state, {})
+            if event in legal:
+                hop.note(event)
+                assert hop.now is legal[event]
+                continue
+            with raises(LocalProtocolError, "bug_notes_out_of_turn", repr(event.value), repr(state.value)):
+                hop.note(event)
+            assert hop.now is state
 
 
 # --- Sense ----------------------------------------------------------------------------
@@ -141,6 +150,8 @@ def test_once_the_roster_is_out_nothing_starts_anew() -> None:
                 JoinState.DONE,
                 JoinState.CLOSED,
                 JoinState.REFUSED,  # from where only the end can be reached
+                JoinState.PARTING,  # likewise
                 JoinState.ENDED,
             }
+        assert {then for _, then in steps(end, JoinState.PARTING)} == {JoinState.ENDED}
     assert {then for _, then in steps(End.PARTY, JoinState.REFUSED)} == {JoinState.ENDED}

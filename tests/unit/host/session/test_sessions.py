@@ -30,7 +30,7 @@ from masquerade_host.channel.channel import MAX_KEPT
 from masquerade_host.faults.aborts import abort_of
 from masquerade_host.process.progress import Relayed
 from masquerade_host.session import party
-from masquerade_host.session.journaling import NoDebits
+from masquerade_host.session.commits import NoDebits
 from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Roster, pack_beat, read_beat
 from masquerade_host.session.rosters import box_keys_of
 from masquerade_host.session.states import Turn
@@ -345,7 +345,7 @@ def test_a_party_that_is_started_twice_before_the_roster_ends_nobodys_run(wired:
         data = first._endpoint.seal(CHARLIE, kind, body)  # type: ignore[arg-type]
         wired.link.inbox.append(Arrival("p1", route, data))
         wired.pump(1)
-    wired.link.inbox.append(Arrival("p1", route, first._hello))
+    wired.link.inbox.append(Arrival("p1", route, first._seating.hello))
     wired.pump(2)
     assert wired.link.routes["p1"] == wired.routes["p1"]
     if not complete:
@@ -644,7 +644,7 @@ def test_a_dropped_frame(seated: Wired) -> None:
 def test_a_replayed_hello(seated: Wired) -> None:
     seated.say("p1")
     seated.pump(1)
-    hand(seated, "p1", seated.parties["p1"]._hello)
+    hand(seated, "p1", seated.parties["p1"]._seating.hello)
     violated(seated)
 
 
@@ -1221,7 +1221,7 @@ def test_a_release_is_debited_before_the_next_message_is_put_on_the_wire(seated:
 
     debited: list[tuple[bytes, tuple[Release, ...], int]] = []
     p1 = seated.parties["p1"]
-    p1._debits = Noted()
+    p1._commits._debits = Noted()
     before = len(seated.links["p1"].sent)
     first, second = Release("round 0", 1.0, 0.0), Release("round 1", 0.5, 1e-6, 0.25)
     seated.begin("p1", first)
@@ -1240,7 +1240,7 @@ def test_where_a_debit_is_refused_nothing_is_put_on_the_wire(seated: Wired) -> N
             raise BudgetExceeded("nothing is left")
 
     p1 = seated.parties["p1"]
-    p1._debits = Empty()
+    p1._commits._debits = Empty()
     p1.begin(Release("round 0", 1.0, 0.0))
     before = len(seated.links["p1"].sent)
     with pytest.raises(BudgetExceeded):

@@ -192,6 +192,6 @@ def test_charlie_himself_refuses_a_number_of_records_that_there_cannot_be(
             raise
 
     monkeypatch.setattr(ss.PaillierPartySums, "open_sum", false)
-    with raises(RunFailed, "opened_records_too_few"):
+    with raises(RunFailed, "impossible_count"):
         run_in_memory(replace(entry, charlie=watched), study, make_data(study, (40, 40, 40)))
     assert isinstance(ends.get(CHARLIE), RunFailed)

@@ -52,7 +52,7 @@ def _killed(
     wired = Wired(World.new(2, port=5555))
     wired.join()
     p1, link = wired.parties["p1"], wired.links["p1"]
-    p1._debits = ledger.debits_for(study, me)
+    p1._commits._debits = ledger.debits_for(study, me)
     before = len(link.sent)
     costs = [set[str]()]  # of each message, and those before it
     with dying(monkeypatch, at) as steps:

@@ -20,6 +20,7 @@ from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import numbers
 from masquerade_protocols.blocks import paillier_sum as ss
 from tests.helpers import primes
+from tests.messages import raises
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import drawn, product, received, sent
 
@@ -164,7 +165,7 @@ def test_what_is_not_the_product_of_all_opens_to_a_uniform_number(attack: str) -
     tamper, _ = ATTACKS[attack]
     seen: list[float] = []
     for _ in range(6):
-        with pytest.raises(RunFailed, match="one is missing or wrong"):
+        with raises(RunFailed, "share_missing_or_wrong"):
             _run(_cheating(tamper, seen))
     assert len(seen) == 6 * LAYOUT.count
     assert stats.kstest(seen, "uniform").pvalue > 1e-6
@@ -188,7 +189,7 @@ def test_an_honest_charlie_refuses_a_sum_of_fewer(left_out: str, monkeypatch: py
         return total({name: terms for name, terms in got.items() if name != left_out}, *rest)
 
     monkeypatch.setattr(Ciphertexts, "total", short)
-    with pytest.raises(RunFailed, match="one is missing or wrong"):
+    with raises(RunFailed, "share_missing_or_wrong"):
         _run()
 
 
@@ -201,7 +202,7 @@ def test_masks_are_bound_to_the_points() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ss.PaillierPartySums, "contribute", other)
-        with pytest.raises(RunFailed, match="one is missing or wrong"):
+        with raises(RunFailed, "share_missing_or_wrong"):
             _run()
 
 
@@ -215,9 +216,7 @@ def test_a_second_opening_of_a_round_is_refused() -> None:
         await seat.send(STUDY.lead, ss.BlindedTotal(round=0, total=total))
         await seat.receive(ss.BlindedSum, STUDY.lead)
 
-    with pytest.raises(
-        ProtocolViolation, match="charlie asked for round 0 of the secure sums; allowed is round 1"
-    ) as caught:
+    with raises(ProtocolViolation, "other_round", "charlie", "asked for", 0, 1) as caught:
         _run(greedy, rounds=2)
     assert caught.value.peer == CHARLIE
 
@@ -232,9 +231,7 @@ def test_a_wrong_round_is_its_senders_fault(who: str, monkeypatch: pytest.Monkey
         await send(self, to, message.model_copy(update={"round": 7}) if wrong else message)
 
     monkeypatch.setattr(Seat, "send", late)
-    with pytest.raises(
-        ProtocolViolation, match=f"{who} (contributed to|opened) round 7 of the secure sums; allowed is round 0"
-    ) as caught:
+    with raises(ProtocolViolation, "other_round", who, ..., 7, 0) as caught:
         _run()
     assert caught.value.peer == who
 

@@ -15,6 +15,7 @@ from masquerade_core.table import Table
 from masquerade_core.wire.frames import Frame, split_boxes
 from masquerade_protocols.blocks.coin_toss import Commitment, Echo, Reveal, _commit, coin_toss
 from tests.helpers import joined
+from tests.messages import raises
 
 NAMES = ("alice", "bob", "eve", "zoe")
 
@@ -120,7 +121,7 @@ def test_a_cheat_that_does_not_cheat_is_not_named() -> None:
     ids=["nonce", "salt", "a bit", "swapped"],
 )
 def test_who_reveals_other_coins_is_named(change: Callable[[bytes, bytes], tuple[bytes, bytes]]) -> None:
-    with pytest.raises(ProtocolViolation, match="zoe revealed other coins") as caught:
+    with raises(ProtocolViolation, "other_coins", "zoe") as caught:
         play(zoe=_cheat(change))
     assert caught.value.peer == "zoe"
 
@@ -142,7 +143,7 @@ def test_a_copied_commitment_cannot_be_opened() -> None:
         await seat.gather(Reveal)
         return b""
 
-    with pytest.raises(ProtocolViolation, match="zoe revealed other coins"):
+    with raises(ProtocolViolation, "other_coins", "zoe"):
         play(zoe=copycat)
 
 
@@ -157,7 +158,7 @@ def test_who_does_not_reveal_is_waited_for_by_name() -> None:
         await seat.gather(Reveal)
         return b""
 
-    with pytest.raises(RunFailed, match="alice waits for 'Reveal' from bob, eve and zoe"):
+    with raises(RunFailed, "waits_for", "alice", "'Reveal'", "bob, eve and zoe"):
         play(zoe=silent)
 
 
@@ -182,7 +183,7 @@ def _two_faced(seat_sends: bytes) -> Cheat:
 
 
 def test_commitments_that_differ_between_parties_are_caught_by_the_echo() -> None:
-    with pytest.raises(ProtocolViolation, match="saw other commitments in the coin toss"):
+    with raises(ProtocolViolation, "other_commitments", ..., ...):
         play(zoe=_two_faced(bytes(32)))
 
 
@@ -207,7 +208,7 @@ def test_charlie_cannot_exchange_the_boxes_of_a_commitment(monkeypatch: pytest.M
         return tuple(zip((name for name, _ in pairs), (*boxes[1:], boxes[0]), strict=True))
 
     monkeypatch.setattr("masquerade_core.table.split_boxes", rotated)
-    with pytest.raises(ProtocolViolation, match=r"either bob .* or Charlie") as caught:
+    with raises(ProtocolViolation, "box_does_not_open", "bob", "bob") as caught:
         play()
     assert (caught.value.peer, caught.value.suspects) == ("", ("bob", CHARLIE))
 

@@ -32,6 +32,7 @@ from masquerade_protocols.blocks.double_masks import (
 from masquerade_protocols.blocks.masked_sum import Summed
 from tests.double_helpers import Cheater, DoubleSums, Pool, flaky_study
 from tests.helpers import tell_each
+from tests.messages import raises, says
 from tests.sum_helpers import drawn, sent
 
 FEW = flaky_study(K=7, survivors=5)  # all are neighbours and the committee: k = 6, t = 4, and a quorum of 4
@@ -95,7 +96,7 @@ def test_two_sets_do_not_open_both_masks_of_a_party(
         assert pool.reads({victim}) is None
     if not without_proofs:  # the minority's set has no quorum
         assert sorted(run.errors) == sorted(others - half)
-        assert all("a quorum of the committee did not name" in str(e) for e in run.errors.values())
+        assert all(says(str(e), "no_quorum") for e in run.errors.values())
         assert all(isinstance(e, ProtocolViolation) and e.peer == CHARLIE for e in run.errors.values())
 
 
@@ -173,7 +174,7 @@ def test_a_party_of_the_committee_does_not_count_for_a_set_that_it_did_not_name(
         run.run(charlie)
     assert _revealed(run)[me] == mutant
     if not mutant:
-        assert "a quorum of the committee did not name" in str(run.errors[me])
+        assert says(str(run.errors[me]), "no_quorum")
 
 
 # --- 21: a party among corrupt neighbours ---------------------------------------------------------------------------
@@ -219,7 +220,7 @@ def test_a_set_that_leaves_a_party_with_corrupt_neighbours_only(
     if t == 6 and rule:
         # The committee's eight see it first, and vouch for nothing.
         assert len(run.errors) == 25
-        assert sum("a party has 3 neighbours; allowed are 6" in str(e) for e in run.errors.values()) >= 8
+        assert sum(says(str(e), "too_few_neighbours_named", "3 neighbours", 6) for e in run.errors.values()) >= 8
 
 
 # --- Keys of one round ----------------------------------------------------------------------------------------------
@@ -326,7 +327,7 @@ def test_fewer_than_min_survivors_are_not_opened(monkeypatch: pytest.MonkeyPatch
     if not mutant:
         said = [str(error) for error in run.errors.values()]
         assert len(said) == 4
-        assert "4 parties for a sum; the study's min_survivors allows 5 or more" in said[0]
+        assert says(said[0], "too_few_named", "4 parties", 5)
     assert pool.reads(named) is None  # nobody of the four has four neighbours that answer
 
 
@@ -352,7 +353,7 @@ def test_who_is_out_does_not_count_as_a_survivor(monkeypatch: pytest.MonkeyPatch
     strangers = [n for i, n in enumerate(study.names) if i not in places and n not in {gone, *left_out}]
     assert {_revealed(run)[name] for name in strangers} == {2 if mutant else 1}
     if not mutant:
-        assert all("was out of the run already" in str(run.errors[name]) for name in strangers)
+        assert all(says(str(run.errors[name]), "out_already") for name in strangers)
 
 
 @pytest.mark.parametrize("party", range(9))
@@ -369,7 +370,7 @@ def test_nobody_in_a_set_has_fewer_neighbours_there_than_open_its_masks(party: i
         if good:
             double_masks.check_set(ring, 2, everybody, named, me, exact=False)
         else:
-            with pytest.raises(ProtocolViolation, match="a party has 2 neighbours; allowed are 3 or more"):
+            with raises(ProtocolViolation, "too_few_neighbours_named", "2 neighbours", 3):
                 double_masks.check_set(ring, 2, everybody, named, me, exact=False)
 
 
@@ -383,7 +384,7 @@ def test_charlie_himself_ends_a_round_in_which_somebody_has_too_few_neighbours(
     if goes_on:
         assert run.run(silent=silent).told == [run.added(0, tuple(silent))]
     else:
-        with pytest.raises(RunFailed, match="of a party's 6 neighbours, fewer than 5 still answer"):
+        with raises(RunFailed, "too_few_neighbours_answer", 6, 5):
             run.run(silent=silent)
         assert not [passed for passed in run.table.passed if passed.type in {"Asked", "Opening"}]
 
@@ -408,7 +409,7 @@ def test_two_attempts_do_not_show_what_one_party_counts(monkeypatch: pytest.Monk
     else:
         assert without is None
         assert {type(first.errors[name]) for name in named} == {ProtocolViolation}
-        assert "leaves 1 party out of a sum without noise" in str(first.errors[NAMES[0]])
+        assert says(str(first.errors[NAMES[0]]), "leaves_out", "1 party")
         assert first.errors[NAMES[0]].peer == CHARLIE  # type: ignore[attr-defined]  # a violation has one
 
 
@@ -418,7 +419,7 @@ def test_whoever_is_left_out_shows_nothing() -> None:
     _attacked(run, dict.fromkeys(NAMES, named))
     assert _revealed(run) == {**dict.fromkeys(NAMES[:6], 1), NAMES[6]: 0}
     assert isinstance(run.errors[NAMES[6]], RunFailed)
-    assert "the run goes on without this party" in str(run.errors[NAMES[6]])
+    assert says(str(run.errors[NAMES[6]]), "goes_on_without_doubly")
 
 
 def test_a_party_shows_shares_once_a_round() -> None:
@@ -431,7 +432,7 @@ def test_a_party_shows_shares_once_a_round() -> None:
         await seat.gather_within(Revealed, NAMES[:1], 1.0)
 
     run = DoubleSums.of(FEW, rounds=2)
-    with pytest.raises(LocalProtocolError, match="sent 'Opening' where 'Summed' is due"):
+    with raises(LocalProtocolError, "other_message_due", ..., "'Opening'", "'Summed'"):
         run.run(charlie)
     assert set(_revealed(run).values()) == {1}
 
@@ -474,7 +475,7 @@ def test_charlie_cannot_tell_another_sum(monkeypatch: pytest.MonkeyPatch, *, mut
     run = DoubleSums.of(FEW)
     run.run()
     assert len(run.errors) == (0 if mutant else 7)
-    assert all(isinstance(e, SumRefused) and "does not fit its check value" in str(e) for e in run.errors.values())
+    assert all(isinstance(e, SumRefused) and says(str(e), "doubly_masked_sum_unfit") for e in run.errors.values())
     assert run.told[0][-1] == run.added(0)[-1] + 1
 
 
@@ -510,7 +511,7 @@ def test_two_sums_with_one_check_value_break_the_next_round(monkeypatch: pytest.
         assert run.accepted[NAMES[2]] != run.accepted[NAMES[1]]
         assert len(opened) == 1
     else:
-        with pytest.raises(SumRefused, match="contributions were made for different views of the run"):
+        with raises(SumRefused, "different_views"):
             run.run(charlie)
         assert not opened
 
@@ -524,7 +525,7 @@ def test_parties_that_depend_on_different_points_open_nothing(monkeypatch: pytes
 
     run = DoubleSums.of(FEW)
     monkeypatch.setattr(DoublePartySums, "open_sum", other)
-    with pytest.raises(SumRefused, match="different views of the run"):
+    with raises(SumRefused, "different_views"):
         run.run()
     assert not any(_revealed(run).values())
 

@@ -12,6 +12,7 @@ from masquerade_core.study import Study
 from masquerade_protocols import PROTOCOLS, protocol_of
 from tests.dropout_helpers import DROPOUTS, losing_study, masked_text
 from tests.face_helpers import Shell
+from tests.messages import raises, says
 
 CAN_RETRY = {"dp-gd", "dp-whitened", "psgd", "summary"}
 
@@ -71,10 +72,10 @@ def test_a_study_may_name_the_method_by_which_it_goes_on() -> None:
     assert double.canonical()["dropouts.method"] == '"double-masks"'
     assert Study.parse(double.to_toml(), in_memory=True) == double
     assert protocol_of(double).name == "dp-gd"
-    with pytest.raises(BadInput, match=r'min_survivors is 3, but must be at least 4 with method = "double-masks", 5 p'):
+    with raises(BadInput, "min_survivors_too_few", 3, 4, 5, ...):
         Study.parse(named_double, in_memory=True)
     paper = double.to_toml().replace('"proven"', '"paper"')
-    with pytest.raises(BadInput, match=r'method = "double-masks", but \[privacy\] calibration is "paper"'):
+    with raises(BadInput, "dropouts_need_fresh_noise", 'method = "double-masks"'):
         Study.parse(paper, in_memory=True)
 
 
@@ -83,7 +84,7 @@ def test_paillier_cannot_lose_parties() -> None:
     name = Study.parse(masked_text("dp-gd"), in_memory=True).names[0]
     text = text.replace('lead = "p1"', f'lead = "{name}"')
     Study.parse(text, in_memory=True)
-    with pytest.raises(BadInput, match=r'sum is "paillier".*set sum = "masks"'):
+    with raises(BadInput, "dropouts_need_masks", ..., "paillier"):
         Study.parse(text + DROPOUTS, in_memory=True)
 
 
@@ -100,7 +101,7 @@ def test_a_protocol_makes_sums_again_or_says_why_it_cannot(name: str) -> None:
     entry = PROTOCOLS[name]
     study = losing_study(name)
     if entry.no_retries:
-        with pytest.raises(BadInput, match=rf"has \[dropouts\], but {name} cannot go on without a party: .*again"):
+        with raises(BadInput, "cannot_lose_parties", name, entry.no_retries):
             entry.check_dropouts(study)
     else:
         entry.check_dropouts(study)
@@ -108,7 +109,7 @@ def test_a_protocol_makes_sums_again_or_says_why_it_cannot(name: str) -> None:
 
 
 def test_the_check_of_a_study_asks_for_it() -> None:
-    with pytest.raises(BadInput, match="weighted-dp cannot go on without a party"):
+    with raises(BadInput, "cannot_lose_parties", "weighted-dp", ...):
         protocol_of(losing_study("weighted-dp"))
 
 
@@ -134,8 +135,8 @@ def test_a_new_study_may_lose_parties_and_says_what_that_costs(
     assert (study.survivors, study.retries, study.dropouts.patience_seconds, study.honest) == (4, 1, 30.0, 3)
     price = 100 * (math.sqrt(4 / 3 * 31 / 30) - 1)  # 4 honest parties of 5, and 3 of 4; T + R of T
     assert round(price) == 17
-    assert "# This costs 17 % more noise than a run that needs every party to the end." in text
-    assert "goes on with 4 of 5 parties, which costs 17 % more noise" in said
+    assert says(text, "costs_more", "17 %")
+    assert says(said, "goes_on_with", 4, 5, "17 %")
     code, text, said = _new(tmp_path, capsys, *wanted, "--retries", "9", "--patience", "2.5")
     assert "# This costs 32 % more noise" in text
     assert Study.parse(text).retries == 9
@@ -155,10 +156,10 @@ def test_a_new_study_may_go_on_by_double_masks(tmp_path: Path, capsys: pytest.Ca
     study = Study.parse(text)
     assert study.dropouts is not None
     assert (study.dropouts.method, study.survivors, study.retries) == ("double-masks", 4, 0)
-    assert "The others then remove the masks of these." in text
+    assert says(text, "masks_removed")
     assert "contribute again" not in text
     price = 100 * (math.sqrt(5 / 4) - 1)
-    assert f"# This costs {price:.0f} % more noise than a run that needs every party to the end." in text
+    assert says(text, "costs_more", f"{price:.0f} %")
 
 
 def test_a_new_study_needs_every_party_unless_somebody_says_otherwise(

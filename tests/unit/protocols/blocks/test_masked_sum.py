@@ -30,6 +30,7 @@ from tests.masked_helpers import (
     masked_study,
     under_masks,
 )
+from tests.messages import raises
 from tests.paper_data import simulated, split, study_of
 
 RNG = SystemRng()
@@ -136,7 +137,7 @@ def _times(factor: int) -> Any:
 @pytest.mark.parametrize("tell", [_shifted, _times(0), _times(2), _times(-1)], ids=["+1", "x 0", "x 2", "x -1"])
 def test_charlie_alone_cannot_tell_another_sum(tell: Any) -> None:
     sums = _sums()
-    with pytest.raises(RunFailed, match="does not fit its check value"):
+    with raises(RunFailed, "told_sum_unfit"):
         sums.run(_vectors(1), tell)
     assert not any(sums.accepted.values())
 
@@ -234,7 +235,7 @@ def test_parties_that_depend_on_different_points_open_nothing(monkeypatch: pytes
     if mutant:
         assert sums.run(_vectors(1), bound_to=other).accepted == {name: [_added(0)] for name in NAMES}
         return
-    with pytest.raises(RunFailed, match="another view of the run"):
+    with raises(RunFailed, "masked_sum_wrong"):
         sums.run(_vectors(1), bound_to=other)
     assert not any(sums.accepted.values())
 
@@ -266,7 +267,7 @@ def test_two_sums_that_both_fit_break_the_next_round(monkeypatch: pytest.MonkeyP
         assert accepted["p2"][0] != accepted["p1"][0]
         assert accepted["p2"][1] == accepted["p1"][1] == _added(1)
         return
-    with pytest.raises(RunFailed, match="not the sum of everybody's contributions"):
+    with raises(RunFailed, "masked_sum_wrong"):
         sums.run(_vectors(2), tell)
     assert [len(accepted) for accepted in sums.accepted.values()] == [1, 1, 1, 1]
     assert _opened(LAYOUT, list(sums.seen[1].values())) is None
@@ -300,7 +301,7 @@ def test_two_sums_with_one_check_value_break_the_next_round(monkeypatch: pytest.
         assert accepted["p2"][0] != accepted["p1"][0]
         assert accepted["p2"][1] == accepted["p1"][1] == _added(1)
         return
-    with pytest.raises(RunFailed, match="not the sum of everybody's contributions"):
+    with raises(RunFailed, "masked_sum_wrong"):
         sums.run(_vectors(2), tell)
     assert [len(accepted) for accepted in sums.accepted.values()] == [1, 1, 1, 1]
 
@@ -366,7 +367,7 @@ def test_a_sum_of_another_round_is_charlies_fault() -> None:
     def tell(t: int, layout: Words, got: Contributions) -> dict[str, messages.Summed]:
         return dict.fromkeys(got, messages.summed(t + 1, layout, got))
 
-    with pytest.raises(ProtocolViolation, match="charlie added up round 1 of the secure sums; allowed is round 0") as e:
+    with raises(ProtocolViolation, "other_round", "charlie", "added up", 1, 0) as e:
         _sums().run(_vectors(1), tell)
     assert e.value.peer == CHARLIE
 
@@ -377,7 +378,7 @@ def test_a_sum_of_another_length_is_charlies_fault(part: str) -> None:
         told = messages.summed(t, layout, got)
         return dict.fromkeys(got, told.model_copy(update={part: getattr(told, part)[:-1]}))
 
-    with pytest.raises(ProtocolViolation, match="allowed are 32 and 16") as caught:
+    with raises(ProtocolViolation, "masked_sum_length", ..., ..., ..., 32, 16) as caught:
         _sums().run(_vectors(1), tell)
     assert caught.value.peer == CHARLIE
 
@@ -420,5 +421,5 @@ def test_a_partys_garbage_fails_the_run_and_names_nobody() -> None:
         bad = {**got, "p1": got["p1"].model_copy(update={"check": RNG.bytes(15) + b"\0"})}
         return dict.fromkeys(got, messages.summed(t, layout, bad))
 
-    with pytest.raises(RunFailed, match="or a party's contribution was not well made"):
+    with raises(RunFailed, "told_sum_unfit"):
         sums.run({name: VECTORS[name][:1] for name in study.names}, tell)

@@ -19,6 +19,7 @@ from masquerade_core.table import Silence, Table
 from masquerade_protocols import PROTOCOLS, entry_of
 from masquerade_protocols.blocks.releases import Parallel, Price, counted, price_of
 from masquerade_protocols.in_memory import run_in_memory
+from tests.messages import raises
 from tests.protocol_helpers import make_data
 from tests.unit.protocols import test_refusals as every
 
@@ -161,7 +162,7 @@ def test_one_label_is_counted_once() -> None:
         await seat.release("round 1", 1.0, 0.0)
         await seat.release("round 1", 1.0, 0.0)
 
-    with pytest.raises(LocalProtocolError, match="'round 1' was counted twice"):
+    with raises(LocalProtocolError, "release_counted_twice", "'round 1'"):
         _drive(role(_seat()))
 
 

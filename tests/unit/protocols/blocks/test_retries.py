@@ -35,6 +35,7 @@ from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.summary import public as summary
 from tests.dropout_helpers import RetriedSums, losing, losing_study
 from tests.evaluation_helpers import held_back_study, measuring
+from tests.messages import raises, says, sentence
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import drawn, received
 from tests.summary_helpers import dealt, summary_study
@@ -77,12 +78,12 @@ def test_the_rosters_first_party_may_be_lost_too() -> None:
 @pytest.mark.parametrize(
     ("silent", "words"),
     [
-        (dict.fromkeys(("p0", "p1", "p2"), 0), "p0, p1 and p2 no longer answer, which leaves 2 parties; .* for 3"),
-        ({"p0": 0, "p1": 1, "p2": 2}, "p2 no longer answers, and the run has used all its retries"),
+        (dict.fromkeys(("p0", "p1", "p2"), 0), ("too_few_left", "p0, p1 and p2", "no longer answer", "2 parties", 3)),
+        ({"p0": 0, "p1": 1, "p2": 2}, ("retries_used_up", "p2", "no longer answers")),
     ],
 )
-def test_charlie_ends_a_run_that_too_few_are_left_for(silent: dict[str, int], words: str) -> None:
-    with pytest.raises(RunFailed, match=words):
+def test_charlie_ends_a_run_that_too_few_are_left_for(silent: dict[str, int], words: tuple[Any, ...]) -> None:
+    with raises(RunFailed, *words):
         RetriedSums.of(losing_study(), rounds=3).run(silent={name: Silence("Masked", n) for name, n in silent.items()})
 
 
@@ -115,7 +116,7 @@ def test_a_broken_contribution_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     run.run()
     members = ("p0", "p1", "p2", "p4")
     assert [run.accepted[name] for name in members] == [[run.added(dict.fromkeys(members, 1))]] * 4
-    assert "without this party" in str(run.errors["p3"])
+    assert says(str(run.errors["p3"]), "goes_on_without")
     assert run.table.now == 0  # nobody had to wait
 
 
@@ -123,7 +124,7 @@ def test_the_number_of_all_records_is_opened_once() -> None:
     """A party that falls silent before there is noise ends the run: Charlie waits, and asks for nothing again."""
     study = losing_study(section=PLAIN.format(2))
     table = Table(study.names, silent={"p2": Silence("Masked", 0)})
-    with pytest.raises(RunFailed, match=r"charlie waits for 'Masked' from .*p2"):
+    with raises(RunFailed, "waits_for", "charlie", "'Masked'", "p0, p1, p2, p3 and p4"):
         run_in_memory(dp_gd, study, make_data(study, (20,) * 5), table=table)
     assert not [passed for passed in table.passed if passed.type == "Outcome"]
 
@@ -136,7 +137,7 @@ def test_an_exact_sum_is_not_made_again_whoever_asks() -> None:
         seat = table.seat(name)
         await seat.join()
         sums = await ms.MaskedPartySums.set_up(seat, study)
-        with pytest.raises(ProtocolViolation, match="has no fresh noise") as caught:
+        with raises(ProtocolViolation, "no_fresh_noise") as caught:
             await sums.open_sum(RetriedSums.of(study).layout, [1, 2, 3, 4], b"N")
         errors[name] = caught.value.peer
 
@@ -427,7 +428,7 @@ def test_rows_count_the_parties_that_a_sum_has_at_least() -> None:
         assert rows[view].epsilon == pytest.approx(noise.proved(unknown)[0], rel=1e-9)  # type: ignore[index]
         assert rows[view].delta == delta
     assert rows["Charlie with 1 party"].epsilon == pytest.approx(1.0, abs=1e-6)
-    assert "the noise of 4 of the 5 parties at least" in rows["released model and all iterates"].text
+    assert says(rows[sentence("view_all_iterates")].text, "parties_at_least", 4, 5)
     sized = "a sum has 4 parties or more, and Charlie has 5 sums made again at most: every honest party sees to both"
     assert all(sized in row.assumptions for row in rows.values())
 
@@ -443,8 +444,8 @@ def test_the_price_is_told_in_percent(survivors: int, retries: int, price: int) 
     assert ratio - 1 == pytest.approx(expected, rel=1e-6)
     assert round(100 * expected) == price
     (said,) = (text for text in entry.explain(study).cost if "fall silent" in text)
-    assert f"as long as {survivors} of the 5 parties remain" in said
-    assert f"it is {price} % larger than if the run needed everybody to the end" in said
+    assert says(said, "goes_on_while", survivors, 5)
+    assert says(said, "noise_is_larger", f"{price} %")
     assert not [text for text in entry.explain(without).cost if "fall silent" in text]
     assert entry.dropout_price(without) == 0
 
@@ -454,7 +455,7 @@ def test_the_price_is_told_in_percent(survivors: int, retries: int, price: int) 
 )
 def test_a_study_in_which_two_groups_could_part_says_so(K: int, survivors: int, colluders: int, forks: int) -> None:
     study = losing_study(K=K, survivors=survivors, colluders=colluders, section=PLAIN.format(20))
-    assert sum("two different models" in text for text in entry_of(study).explain(study).cost) == forks
+    assert sum(says(text, "two_models") for text in entry_of(study).explain(study).cost) == forks
 
 
 def test_a_role_that_makes_a_sum_again_replays() -> None:

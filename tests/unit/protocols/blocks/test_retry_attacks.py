@@ -29,6 +29,7 @@ from masquerade_protocols.dp_gd.schedule import layout, noise_of
 from masquerade_protocols.in_memory import run_in_memory
 from tests.dropout_helpers import RetriedSums, losing_study
 from tests.helpers import tell_each
+from tests.messages import raises, says
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import drawn
 
@@ -108,7 +109,7 @@ def test_fewer_than_min_survivors_contribute_nothing(monkeypatch: pytest.MonkeyP
     assert run.heard[1] == {}
     for name in pair:
         assert isinstance(run.errors[name], ProtocolViolation)
-        assert "a sum of 2 parties; the study's min_survivors allows 3 or more" in str(run.errors[name])
+        assert says(str(run.errors[name]), "too_few_asked", "2 parties", 3)
 
 
 @MUTANT
@@ -135,7 +136,7 @@ def test_who_is_not_named_contributes_nothing(monkeypatch: pytest.MonkeyPatch, *
         bare = run.layout.read(run.heard[1]["p4"].words) + run.layout.read(masks)  # p4 comes last: it took them off
         assert run.layout.decode(bare, 1) == tuple(run.vectors["p4"][1])
         return
-    assert "goes on without this party" in str(run.errors["p4"])
+    assert says(str(run.errors["p4"]), "goes_on_without")
 
 
 def _labels(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], bytes]:
@@ -168,7 +169,7 @@ def test_one_attempt_is_made_once(monkeypatch: pytest.MonkeyPatch, *, mutant: bo
         run.run(charlie)
     assert run.times("p0") == (3 if mutant else 2)
     assert ("p0" in run.errors) is not mutant
-    assert mutant or "round 0 of the secure sums; allowed is round 1" in str(run.errors["p0"])
+    assert mutant or says(str(run.errors["p0"]), "other_round", ..., ..., 0, 1)
 
 
 @MUTANT
@@ -186,7 +187,7 @@ def test_no_more_retries_than_the_study_allows(monkeypatch: pytest.MonkeyPatch, 
     with _stuck_or_done():
         run.run(charlie)
     assert {run.times(name) for name in NAMES} == {STUDY.retries + 2 if mutant else STUDY.retries + 1}
-    assert mutant or "one sum more to be made again than the study's retries allow" in str(run.errors["p0"])
+    assert mutant or says(str(run.errors["p0"]), "retries_exceeded")
 
 
 @MUTANT
@@ -234,7 +235,7 @@ def test_a_set_is_a_part_of_the_one_before(monkeypatch: pytest.MonkeyPatch, tric
         }
     elif not mutant:
         assert run.heard[1] == {}
-        assert "not a part of those before, each once and in the roster's order" in str(run.errors["p0"])
+        assert says(str(run.errors["p0"]), "not_a_part_of_before")
     elif trick == "twice":
         mine = run.heard[1]
         twice = tuple(2 * a + b for a, b in zip(run.vectors["p0"][1], run.vectors["p1"][1], strict=True))
@@ -256,7 +257,7 @@ def test_who_is_out_stays_out() -> None:
     with _stuck_or_done():
         run.run(charlie)
     assert {run.times(name) for name in NAMES[:4]} == {2}
-    assert "not a part of those before" in str(run.errors["p0"])
+    assert says(str(run.errors["p0"]), "not_a_part_of_before")
 
 
 # --- 15: a lie about a dropout ---------------------------------------------------------------------------------
@@ -291,7 +292,7 @@ def test_a_lie_about_a_dropout_shows_no_vector_under_less_noise_than_two_release
                 await seat.broadcast(left)
 
     async def left_out() -> None:
-        with pytest.raises(RunFailed, match="goes on without this party"):
+        with raises(RunFailed, "goes_on_without"):
             await dp_gd.party(table.seat("p4"), study, data["p4"])
 
     table = Table(study.names)
@@ -335,7 +336,7 @@ def test_no_second_contribution_without_a_debit(monkeypatch: pytest.MonkeyPatch,
         assert {run.sums[name]._survivors.retries for name in some} == {0}
         for name in NAMES[:2]:  # they went on to the second sum, and do not go back to the first
             assert run.times(name) == 2
-            assert "round 0 of the secure sums; allowed is round 1" in str(run.errors[name])
+            assert says(str(run.errors[name]), "other_round", ..., ..., 0, 1)
 
 
 # --- 20: a party that is rolled back -------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from masquerade_core.wire.messages import PARTIES, Message
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.paillier_sum import Openings
 from tests.helpers import tell_each
+from tests.messages import raises
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, Tamper, cheating, multiplying, product, sums_of
 
@@ -93,7 +94,7 @@ def _nothing_left_the_lead(run: Sums) -> bool:
 def test_a_total_of_another_set_aborts_and_nothing_leaves_the_lead(attack: str) -> None:
     tamper, _ = ATTACKS[attack]
     run = sums_of(STUDY, [LAYOUT])
-    with pytest.raises(RunFailed, match="one is missing or wrong"):
+    with raises(RunFailed, "share_missing_or_wrong"):
         run.run(VECTORS, cheating(tamper))
     assert _nothing_left_the_lead(run)
 
@@ -195,10 +196,10 @@ def test_charlie_cannot_pass_on_another_sum_than_was_opened(monkeypatch: pytest.
     def all_alike(_name: str, message: Message) -> Message:
         return _shifted(message) if isinstance(message, ss.Opened) else message
 
-    with pytest.raises(RunFailed, match="does not fit its check value"):
+    with raises(RunFailed, "opened_sum_unfit"):
         _run(all_alike)
     monkeypatch.setattr(CheckKey, "fits", lambda *_: True)  # Charlie knows its key from another party
-    with pytest.raises(ProtocolViolation, match="another sum, total or receipt") as caught:
+    with raises(ProtocolViolation, "other_sum_passed_on") as caught:
         _run(all_alike)
     assert caught.value.peer == CHARLIE
 
@@ -227,7 +228,7 @@ def test_charlie_cannot_give_the_lead_another_receipt_than_the_rest() -> None:
             return message.model_copy(update={"receipt": bytes(32)})
         return message
 
-    with pytest.raises(ProtocolViolation, match="another sum, total or receipt"):
+    with raises(ProtocolViolation, "other_sum_passed_on"):
         _run(two_faced)
 
 

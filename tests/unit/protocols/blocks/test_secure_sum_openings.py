@@ -28,6 +28,7 @@ from masquerade_protocols.blocks import paillier_sum
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.paillier_sum import Openings, check_words
 from tests.helpers import primes, tell_each
+from tests.messages import raises
 from tests.protocol_helpers import SMALL_BITS, make_study
 from tests.sum_helpers import Sums, cheating, multiplying, product, sent, sums_of
 
@@ -65,7 +66,7 @@ def _adding(delta: list[int]) -> Any:
 
 @pytest.mark.parametrize("delta", [[1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, -1], [2**50, -(2**50), 3, 4, 5, 6]])
 def test_charlie_cannot_add_to_the_total(delta: list[int]) -> None:
-    with pytest.raises(RunFailed, match="does not fit its check value"):
+    with raises(RunFailed, "opened_sum_unfit"):
         _run(_adding(delta))
 
 
@@ -171,7 +172,7 @@ def _unseen(key: CheckKey) -> list[int]:
 
 def test_the_lead_cannot_answer_any_other_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     _answering(monkeypatch, lambda _: [1, 0, 0, 0, 0, 0])
-    with pytest.raises(RunFailed, match="does not fit its check value"):
+    with raises(RunFailed, "opened_sum_unfit"):
         _run()
 
 
@@ -194,7 +195,7 @@ def test_the_lead_cannot_prove_a_sum_that_fits_the_check_value(
         assert results == _all([other])
         assert other != _added(0)
         return
-    with pytest.raises(RunFailed, match="the lead's proof does not fit"):
+    with raises(RunFailed, "lead_proof_unfit"):
         _run()
     assert lies
 
@@ -210,7 +211,7 @@ def test_no_role_returns_anything_before_the_proof(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Seat, "send", other_root)
     for rounds in (1, 2):
-        with pytest.raises(RunFailed, match="the lead's proof does not fit"):
+        with raises(RunFailed, "lead_proof_unfit"):
             _run(rounds=rounds)
 
 
@@ -244,13 +245,13 @@ def _other_total(message: ss.Opened) -> dict[str, Any]:
 
 
 def test_the_lead_sees_that_another_total_was_told() -> None:
-    with pytest.raises(ProtocolViolation, match="another sum, total or receipt") as caught:
+    with raises(ProtocolViolation, "other_sum_passed_on") as caught:
         _telling(STUDY.names, _other_total)
     assert caught.value.peer == CHARLIE
 
 
 def test_another_total_told_to_some_parties_does_not_fit_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RunFailed, match="the lead's proof does not fit"):
+    with raises(RunFailed, "lead_proof_unfit"):
         _telling(("p0",), _other_total)
     monkeypatch.setattr(Openings, "proved_by", lambda *_: True)  # the test can fail
     assert _telling(("p0",), _other_total).results["p0"] == [_added(0)]
@@ -259,7 +260,7 @@ def test_another_total_told_to_some_parties_does_not_fit_the_proof(monkeypatch: 
 @pytest.mark.parametrize("changes", [_other_total, lambda _: {"receipt": bytes(32)}], ids=["total", "receipt"])
 def test_two_stories_break_the_next_round(changes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever differs in what two parties were told: their masks of the next round do not cancel."""
-    with pytest.raises(RunFailed, match="one is missing or wrong"):
+    with raises(RunFailed, "share_missing_or_wrong"):
         _telling(("p0",), changes, rounds=2)
     hashed = tagged_hash  # the test can fail: a chain of nothing
     monkeypatch.setattr(
@@ -390,7 +391,7 @@ def test_a_root_is_a_root() -> None:
 
 def test_only_a_product_of_ciphertexts_goes_to_a_second_recipient() -> None:
     received = Ciphertexts(bytes(127) + b"\1", None, None)
-    with pytest.raises(LocalProtocolError, match="only a product"):
+    with raises(LocalProtocolError, "only_products"):
         received.also_for("p0")
 
 
@@ -422,7 +423,7 @@ def test_a_right_key_has_the_proof_and_no_other_bytes_are_one() -> None:
 
 def test_a_key_without_its_proof_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SecretKey, "proof_of_form", lambda _: bytes(8 * SMALL_BITS // 8))
-    with pytest.raises(ProtocolViolation, match="not proved to give every ciphertext one plaintext"):
+    with raises(ProtocolViolation, "key_not_proved", ...):
         _run()
     monkeypatch.setattr(PublicKey, "has_form", lambda *_: True)  # the test can fail
     assert _run().results["p0"] == [_added(0)]

@@ -34,6 +34,7 @@ from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_gd.noiseless import clean_descent
 from masquerade_protocols.in_memory import run_in_memory
+from tests.messages import raises, says, sentence
 from tests.protocol_helpers import make_data, make_study
 from tests.sum_helpers import drawn
 
@@ -401,23 +402,26 @@ def test_without_the_margin_a_coarse_grid_breaks_the_curve() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"delta": 0}, "delta is 0, but Gaussian noise needs a delta"),
-        ({"delta": 1e-40}, "small errors of the noise use up"),
-        ({"epsilon": 100.0}, "small errors of the noise use up"),
-        ({"epsilon": 1e9}, "small errors of the noise use up"),
-        ({"calibration": "paper"}, "calibration is 'paper', but dp-gd has only"),
-        ({"section": "rounds = 0"}, "rounds"),
-        ({"section": "clip = 0.0"}, "clip"),
-        ({"section": "clip = 1.5"}, "clip"),
-        ({"section": "learning_rate = -1.0"}, "learning_rate"),
-        ({"section": "noise = 3"}, "noise"),
-        ({"section": "learning_rate = 8.0"}, "learning_rate is 8, but steps of 6.667 or more diverge"),
-        ({"epsilon": 1e-20, "delta": 1e-30}, "larger than any encrypted number"),
+        ({"delta": 0}, ("delta_not_in_range", 0)),
+        ({"delta": 1e-40}, ("delta_used_up", "1e-40", ...)),
+        ({"epsilon": 100.0}, ("epsilon_uses_up_delta", 100, "1e-05", ...)),
+        ({"epsilon": 1e9}, ("epsilon_uses_up_delta", "1e+09", "1e-05", ...)),
+        ({"calibration": "paper"}, ("no_such_calibration", "'paper'", "dp-gd")),
+        ({"section": "rounds = 0"}, ("key_out_of_range", "[protocol] rounds", 0, "at least", 1)),
+        ({"section": "clip = 0.0"}, ("key_out_of_range", "[protocol] clip", "0.0", "at least", "0.0001")),
+        ({"section": "clip = 1.5"}, ("key_out_of_range", "[protocol] clip", "1.5", "at most", 1)),
+        (
+            {"section": "learning_rate = -1.0"},
+            ("key_out_of_range", "[protocol] learning_rate", "-1.0", "greater than", 0),
+        ),
+        ({"section": "noise = 3"}, ("unknown_key", "[protocol]", "noise", ...)),
+        ({"section": "learning_rate = 8.0"}, ("steps_diverge", 8, "6.667")),
+        ({"epsilon": 1e-20, "delta": 1e-30}, ("noise_too_large", ..., ...)),
     ],
 )
-def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any], words: tuple[Any, ...]) -> None:
     study = _study(**changes)
-    with pytest.raises(BadInput, match=words) as caught:
+    with raises(BadInput, *words) as caught:
         protocol_of(study)
     assert caught.value.hint or "[protocol]" in caught.value.message
 
@@ -466,26 +470,26 @@ def test_the_epsilon_that_a_refusal_names_is_accepted_and_hardly_more(delta: flo
         rounds_sigma(Fraction(1), 1, 10_000.0, delta)
     named = float(str(caught.value.hint).removeprefix("choose an epsilon of ").removesuffix(" or less"))
     assert rounds_sigma(Fraction(1), 1, named, delta) > 0
-    with pytest.raises(BadInput, match="small errors of the noise use up"):
+    with raises(BadInput, "epsilon_uses_up_delta", ..., ..., ...):
         rounds_sigma(Fraction(1), 1, named + 0.2, delta)
 
 
 def test_one_party_alone_is_refused() -> None:
     study = _study(2)
     alone = study.model_copy(update={"parties": study.parties[:1]})
-    with pytest.raises(BadInput, match="one party, but dp-gd needs two"):
+    with raises(BadInput, "one_party_alone", "dp-gd"):
         protocol_of(alone)
 
 
 def test_no_honest_party_and_no_epsilon_are_refused() -> None:
-    with pytest.raises(BadInput, match="at least one party must be honest"):
+    with raises(BadInput, "nobody_honest", ..., ...):
         _study(3, colluders=3)
-    with pytest.raises(BadInput, match="epsilon"):
+    with raises(BadInput, "key_out_of_range", "[privacy] epsilon", "0.0", "greater than", 0):
         _study(3, epsilon=0.0)
     ask = partial(rounds_noise, clip=Fraction(1, 4), d=3, rounds=10, delta=1e-5, fraction_bits=28)
-    with pytest.raises(BadInput, match="no party's noise counts"):
+    with raises(BadInput, "noise_of_nobody"):
         ask(epsilon=1.0, honest=0)
-    with pytest.raises(BadInput, match="greater than 0"):
+    with raises(BadInput, "epsilon_not_positive", 0):
         ask(epsilon=0.0, honest=2)
 
 
@@ -536,10 +540,10 @@ def test_a_view_beyond_the_privacy_target_says_what_would_help_and_claims_nothin
     assert rows["Charlie"].holds_at == "this noise"
     party = rows["one party"]
     assert party.claimed == f"not promised; proved anyway: {party.provable}"
-    assert party.holds_at == "colluders = 1 in the study"
-    assert rows["Charlie with all parties but one"].holds_at == "colluders = 4 in the study"
+    assert party.holds_at == sentence("colluders_would_do", 1)
+    assert rows[sentence("view_all_but_one")].holds_at == sentence("colluders_would_do", 4)
     text = " ".join(PROTOCOLS["dp-gd"].explain(_study(5, 10)).collusion)
-    assert "Set colluders to 1 or more" in text
+    assert says(text, "set_colluders")
 
 
 def test_a_delta_that_publishes_a_record_is_flagged() -> None:
@@ -547,7 +551,7 @@ def test_a_delta_that_publishes_a_record_is_flagged() -> None:
     for delta, flagged in ((0.05, True), (0.02, True), (0.0199, False), (1e-5, False)):
         study = _study(5, 10, delta=delta)
         assert ("Note delta" in PROTOCOLS["dp-gd"].statement(study)[0].text) == flagged
-        assert ("Such a delta is large" in " ".join(PROTOCOLS["dp-gd"].explain(study).cost)) == flagged
+        assert (says(" ".join(PROTOCOLS["dp-gd"].explain(study).cost), "delta_is_large")) == flagged
 
 
 def test_the_doctor_counts_its_rounds() -> None:

@@ -30,6 +30,7 @@ from masquerade_protocols.input_noise import roles as input_noise
 from masquerade_protocols.input_noise.entry import INPUT_NOISE
 from masquerade_protocols.input_noise.statement import input_noise_statement
 from masquerade_protocols.registry import entry_named
+from tests.messages import raises, says, sentence
 from tests.paper_data import study_of
 from tests.protocol_helpers import make_data
 from tests.sum_helpers import drawn
@@ -292,7 +293,7 @@ def test_training_is_over_before_anybody_joins_and_the_debit_is_what_is_proved()
     ((_, debit),) = [release for release in table.releases if release[0] == "p1"]
     assert debit.epsilon == pytest.approx(4 * 0.5, rel=1e-6)
     assert debit.delta < 2.0**-50
-    assert "labels are not covered" in debit.label
+    assert says(debit.label, "labels_not_covered")
 
 
 def test_charlie_receives_nothing_but_the_lead_s_key_and_one_contribution_of_each() -> None:
@@ -320,14 +321,17 @@ def test_what_is_too_large_for_a_slot_is_scaled_and_what_is_no_number_dropped() 
 
 
 def test_a_sum_of_sizes_that_cannot_be_ends_the_run() -> None:
-    with pytest.raises(RunFailed, match="the opened number of all records cannot be"):
+    with raises(RunFailed, "impossible_count"):
         input_noise._average((0, 0, 29), _study(K=3))
     assert input_noise._average((30 << 28, 0, 30), _study(K=3)).weights == (1.0, 0.0)
 
 
-@pytest.mark.parametrize(("raw", "why"), [(b"\0" * 24, "24 bytes, not 32"), (b"\xff" * 32, "not a finite number")])
-def test_a_lone_partys_bytes_are_looked_at(raw: bytes, why: str) -> None:
-    with pytest.raises(ProtocolViolation, match=why):
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [(b"\0" * 24, ("bytes_of_classifier", ..., 24, 32)), (b"\xff" * 32, ("weight_sent_not_finite", ...))],
+)
+def test_a_lone_partys_bytes_are_looked_at(raw: bytes, why: tuple[Any, ...]) -> None:
+    with raises(ProtocolViolation, *why):
         input_noise._own(input_noise.OwnClassifier(weights=raw), 4, "p0")
 
 
@@ -377,7 +381,7 @@ def test_bad_input_is_refused_in_a_sentence(section: str, sentence: str) -> None
 
 
 def test_gaussian_noise_needs_a_delta_and_l2_noise_none() -> None:
-    with pytest.raises(BadInput, match=r"\[privacy\] delta is 0"):
+    with raises(BadInput, "delta_needed"):
         _checked(_study(delta=0.0))
     _checked(_study(delta=0.0, section='alpha = 1.0\nnoise = "l2"'))
 
@@ -443,8 +447,8 @@ def test_randomised_labels_add_their_epsilon_and_accesses_count_unless_copies_ar
     fresh = _statement(f'alpha = 0.1\nnoise = "l2"\nonce = false\n{labels}')[0]
     assert (kept.epsilon, fresh.epsilon) == (pytest.approx(0.35), pytest.approx(1.25))
     assert public.cost(_study(section=f'alpha = 0.1\nnoise = "l2"\n{labels}')) == (kept.epsilon, kept.delta)
-    assert kept.neighbours == "replace one record, all sizes fixed"
-    assert "privacy target is not proved" in fresh.text
+    assert kept.neighbours == sentence("neighbours_one_record")
+    assert says(fresh.text, "target_verdict", ..., sentence("not_proved"))
     assert fresh.holds_at.startswith("epsilon_y = ")
 
 
@@ -453,8 +457,8 @@ def test_the_alpha_that_a_statement_names_holds_when_it_is_put_into_the_study(la
     """It is rounded down from what the law allows: two records on the grid are a little more than 2 apart."""
     labels = f'noise = "{law}"\nonce = false\n{_LABELS}epsilon_y = 0.25\nepochs = 10'
     row = _statement(f"alpha = 0.1\n{labels}", epsilon=1.0)[0]
-    assert "privacy target is not proved" in row.text
-    assert row.holds_at == f"alpha = {alpha} in the study"
+    assert says(row.text, "target_verdict", ..., sentence("not_proved"))
+    assert row.holds_at == sentence("alpha_holds", "", alpha)
     for chosen, verdict in ((alpha, "target holds"), (alpha + 0.00002, "target is not proved")):
         assert verdict in _statement(f"alpha = {chosen}\n{labels}", epsilon=1.0)[0].text
 
@@ -566,17 +570,18 @@ def test_a_proven_statement_is_the_privacy_target_in_every_view(law: str, K: int
     *views, party = INPUT_NOISE.statement(study)
     assert len(views) == (4 if K > 1 else 2)
     for row in views:
-        assert (row.epsilon, row.neighbours, row.holds_at) == (1.0, "replace one record, all sizes fixed", "this noise")
+        found = (row.epsilon, row.neighbours, row.holds_at)
+        assert found == (1.0, sentence("neighbours_one_record"), "this noise")
         assert row.delta == (1e-5 if law == "gaussian" else pytest.approx(2.0**-60 * (1 + math.e)))
-    assert "the privacy target holds" in views[0].text
+    assert says(views[0].text, "target_verdict", ..., "holds")
     features = "0.7" if law == "l2" else "0.7284"  # which alone would be allowed 0.7, were the costs added up
-    assert f"epsilon = {features} for its features and 0.3 for its label, together epsilon = 1." in views[0].text
+    assert says(views[0].text, "features_cost", features, f" {sentence('label_cost', '0.3', 1)}")
     assert party.unit == "party"
     assert public.cost(study) == (views[0].epsilon, views[0].delta)
     cost = " ".join(INPUT_NOISE.explain(study).cost)
-    assert "at most a factor e^epsilon = 2.719, as epsilon = 1" in cost
-    assert "includes the record's label" in cost
-    assert "The label alone costs epsilon = 0.3" in cost
+    assert says(cost, "odds_change", ..., "e^epsilon = 2.719", 1, ..., ...)
+    assert says(cost, "label_included")
+    assert says(cost, "label_alone", "0.3")
 
 
 def test_a_new_proven_study_has_no_alpha() -> None:
@@ -592,7 +597,7 @@ def test_it_is_explained_in_words(section: str, K: int) -> None:
     words = INPUT_NOISE.explain(study)
     text = " ".join((*words.leaves, *words.collusion, *words.cost))
     assert ("7 times" in text) == ("false" in section and "epochs = 7" in section)
-    assert ("nothing is proved" in text) == ("randomised" not in section)
+    assert (says(text, "labels_unproved")) == ("randomised" not in section)
     assert ("encrypted" in text) == (K > 1)
     assert f"epsilon = {public.cost(study)[0]:.4g}" in text
 
@@ -601,4 +606,4 @@ def test_a_new_study_has_the_corrections() -> None:
     study = _checked(_study(section=INPUT_NOISE.section))
     chosen = public.Parameters.model_validate(study.protocol)
     assert (chosen.once, chosen.labels, chosen.copies) == (True, "randomised-response", 1)
-    assert "The paper's own way" in INPUT_NOISE.section
+    assert says(INPUT_NOISE.section, "own_way_of_paper")

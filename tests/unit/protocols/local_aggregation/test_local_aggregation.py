@@ -35,6 +35,7 @@ from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.local_aggregation import before_join, public
 from masquerade_protocols.local_aggregation import roles as la
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS
+from tests.messages import raises
 from tests.protocol_helpers import Run, make_data, make_study, run
 from tests.proven_helpers import SCALE_RULES, proven_study
 
@@ -111,7 +112,7 @@ def test_a_size_that_does_not_fit_is_refused_before_the_join(monkeypatch: pytest
     assert la._size_with_tie(study.countable, 4, study) < 2**32
     monkeypatch.setattr(type(study), "countable", 9)
     role = la.party(Seat("p1", study.names), study, make_data(study, (10,) * 5)["p1"])
-    with pytest.raises(RefusedLocally, match="more than 9 records"):
+    with raises(RefusedLocally, "more_than_can_be_counted", 9, ...):
         role.send(None)
 
 
@@ -146,7 +147,7 @@ def test_daves_labels_are_those_computed_in_the_clear(monkeypatch: pytest.Monkey
 
 def test_a_study_whose_noise_fits_no_plaintext_is_bad_input() -> None:
     study = make_study(2, 1, epsilon=1e-150)
-    with pytest.raises(BadInput, match="too large for a key of 512 bits"):
+    with raises(BadInput, "noise_too_large_for_key", 512):
         protocol_of(study)
 
 
@@ -163,7 +164,7 @@ def test_a_share_that_is_not_added_fails_and_says_nothing(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(la, "_stage_2", forgetful)
     study = make_study(3, 4)
-    with pytest.raises(RunFailed, match="missing or wrong"):
+    with raises(RunFailed, "share_missing_or_wrong"):
         run(study, make_data(study, [12, 13, 14]))
 
 
@@ -179,7 +180,7 @@ def test_charlie_cannot_publish_another_share_of_a_party(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Seat, "broadcast", swapping)
     study = make_study(3, 1)
-    with pytest.raises(ProtocolViolation, match="a share of p0 that is not the one that p0 had sent") as caught:
+    with raises(ProtocolViolation, "other_share_published", "p0", "p0") as caught:
         run(study, make_data(study, [12, 13, 14]))
     assert caught.value.peer == CHARLIE
 
@@ -376,7 +377,7 @@ def test_a_replay_notices_changed_data() -> None:
         else e
         for e in journal
     ]
-    with pytest.raises(LocalProtocolError, match="replay"):
+    with raises(LocalProtocolError, "replay_differs", ..., ..., ...):
         replay(la.party(r.table.seat("p1"), study, data["p1"]), changed)
 
 
@@ -445,5 +446,5 @@ def test_ciphertexts_made_for_the_lead_cannot_go_to_charlie() -> None:
     key = PublicKey((2**255 - 19) * (2**127 - 1))
     pool = FullPool(key, key.full_obfuscators(SystemRng(), 1))
     message = la.NoiseTotal(total=Ciphertexts.outgoing([pool.encrypt(1, "p0")]))
-    with pytest.raises(LocalProtocolError, match="not fresh for charlie"):
+    with raises(LocalProtocolError, "ciphertexts_not_fresh", "charlie", ...):
         encode(message, CHARLIE)

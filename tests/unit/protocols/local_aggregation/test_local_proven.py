@@ -29,6 +29,7 @@ from masquerade_protocols.local_aggregation import joint_noise as jn
 from masquerade_protocols.local_aggregation import roles as la
 from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless
 from tests.face_helpers import Shell, small_study, split_csv
+from tests.messages import raises, says, sentence
 from tests.protocol_helpers import make_data, run
 from tests.proven_helpers import (
     GRID,
@@ -227,7 +228,7 @@ def test_the_advice_on_too_much_noise_says_what_it_is_sized_for_and_is_right(rul
     found = noiseless(study, data, NOTHING)
     assert sized in found.advice
     assert ("or min_records = " in found.advice) == (rule == "floor")
-    assert ("times the records" in found.advice) == (rule != "floor")
+    assert says(found.advice, "more_records_would_do", ...) == (rule != "floor")
     # With the advised epsilon, or so large a min_records, the noise is as small as it has to be, and hardly smaller.
     assert found.enough_epsilon is not None
     others = [proven_study(3, 4, rule, epsilon=found.enough_epsilon)]
@@ -244,7 +245,7 @@ def test_what_is_expected_of_a_study_names_what_makes_its_noise_smaller() -> Non
     for rule, cure in cures.items():
         text = expectation(proven_study(3, 4, rule, epsilon=0.001)).text
         assert f"It takes {cure}" in text
-        assert ("if all parties have equally many records" in text) == (rule == "selected")
+        assert (says(text, "equally_many")) == (rule == "selected")
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------
@@ -253,27 +254,27 @@ def test_what_is_expected_of_a_study_names_what_makes_its_noise_smaller() -> Non
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"delta": 0}, "delta is 0, but Gaussian noise needs a delta"),
-        ({"delta": 1e-40}, "small errors of the noise use up"),
-        ({"epsilon": 1e-20, "delta": 1e-30}, "larger than any encrypted number"),
-        ({"regularization": 1e-60}, "beyond all use"),
-        ({"regularization": 5e-324}, "beyond all use"),
-        ({"regularization": 0.0}, "regularization"),
-        ({"regularization": 9e-13}, "for some records and not for others"),
+        ({"delta": 0}, ("delta_not_in_range", 0)),
+        ({"delta": 1e-40}, ("delta_used_up", "1e-40", ...)),
+        ({"epsilon": 1e-20, "delta": 1e-30}, ("noise_too_large", ..., ...)),
+        ({"regularization": 1e-60}, ("beyond_all_use",)),
+        ({"regularization": 5e-324}, ("beyond_all_use",)),
+        ({"regularization": 0.0}, ("regularization_needed", 0)),
+        ({"regularization": 9e-13}, ("regularization_too_small", ..., ...)),
         (
             {"regularization": 9e-13, "calibration": "paper", "section": "", "epsilon": 1e9},
-            "for some records and not for others",
+            ("regularization_too_small", ..., ...),
         ),
-        ({"section": 'noise = "laplace"'}, 'noise is "laplace", but with calibration = "proven"'),
-        ({"section": 'scale = "largest"'}, "scale"),
-        ({"section": 'weights = "n"'}, "weights"),
-        ({"calibration": "paper", "section": 'scale = "floor"'}, 'scale = "floor" and weights = "uniform", but'),
-        ({"calibration": "paper", "section": 'weights = "sizes"'}, 'calibration = "paper" allows only'),
+        ({"section": 'noise = "laplace"'}, ("all_noise_gaussian", "laplace")),
+        ({"section": 'scale = "largest"'}, ("key_of_another_kind", "[protocol] scale", '"largest"', ...)),
+        ({"section": 'weights = "n"'}, ("key_of_another_kind", "[protocol] weights", '"n"', ...)),
+        ({"calibration": "paper", "section": 'scale = "floor"'}, ("paper_allows_only", "floor", "uniform")),
+        ({"calibration": "paper", "section": 'weights = "sizes"'}, ("paper_allows_only", "selected", "sizes")),
     ],
 )
-def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_a_privacy_target_that_cannot_be_met_is_refused(changes: dict[str, Any], words: tuple[Any, ...]) -> None:
     study = proven_study(**changes)
-    with pytest.raises(BadInput, match=words) as caught:
+    with raises(BadInput, *words) as caught:
         protocol_of(study)
     assert caught.value.hint or "[protocol]" in caught.value.message
 
@@ -298,12 +299,12 @@ def _valid(study: Study) -> bool:
 
 @pytest.mark.parametrize("colluders", [3, 4])
 def test_a_study_with_no_honest_party_is_refused(colluders: int) -> None:
-    with pytest.raises(BadInput, match="at least one party must be honest"):
+    with raises(BadInput, "nobody_honest", ..., ...):
         proven_study(3, colluders=colluders)
 
 
 def test_the_floor_is_always_known_and_is_two_records_at_least() -> None:
-    with pytest.raises(BadInput, match="min_records"):
+    with raises(BadInput, "key_out_of_range", "[study] min_records", 1, "at least", 2):
         proven_study(3, rule="floor", min_records=1)
     protocol_of(proven_study(3, rule="floor", min_records=2))
 
@@ -312,7 +313,7 @@ def test_the_floor_is_always_known_and_is_two_records_at_least() -> None:
 def test_a_party_with_fewer_records_than_the_floor_does_not_take_part(rule: str) -> None:
     study = proven_study(3, 4, rule, min_records=20)
     data = make_data(study, (20, 19, 21))
-    with pytest.raises(RefusedLocally, match="min_records, 20") as caught:
+    with raises(RefusedLocally, "too_few_for_noise", 20) as caught:
         run(study, data)
     assert "19" not in caught.value.message + caught.value.hint
 
@@ -320,7 +321,7 @@ def test_a_party_with_fewer_records_than_the_floor_does_not_take_part(rule: str)
 def test_a_party_with_more_records_than_are_counted_does_not_take_part() -> None:
     noise = public.joint_noise_of(proven_study(3, rule="sizes"))
     jn.check_size(MOST_COUNTED_RECORDS, noise)
-    with pytest.raises(RefusedLocally, match="1,000,000"):
+    with raises(RefusedLocally, "more_than_worked_out", "1,000,000"):
         jn.check_size(MOST_COUNTED_RECORDS + 1, noise)
     jn.check_size(MOST_COUNTED_RECORDS + 1, public.joint_noise_of(proven_study(3)))
 
@@ -334,7 +335,7 @@ def test_a_number_of_records_that_cannot_be_ends_the_run(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(public_scale, "give_share", lying)
     study = proven_study(2, 3, "sizes")
-    with pytest.raises(RunFailed, match="number of all records cannot be right"):
+    with raises(RunFailed, "impossible_count"):
         run(study, make_data(study, (20, 30)))
 
 
@@ -347,7 +348,7 @@ def test_a_class_that_is_left_out_is_waited_for(monkeypatch: pytest.MonkeyPatch)
             await send_sealed(self, message, *to)
 
     monkeypatch.setattr(Seat, "send_sealed", silent)
-    with pytest.raises(Exception, match="p1"):
+    with raises(Exception, "waits_for", "p0", "'ClassTerm'", "p1 and p2"):
         run(study, make_data(study, (20, 30, 40)))
 
 
@@ -387,17 +388,17 @@ def test_a_new_study_of_this_calibration_is_valid_and_runs(
     explained = shell("study", "show", path)
     assert explained.code == 0
     words = " ".join(explained.err.split())
-    assert "even if one other party sides with Charlie" in words
-    assert ("told the smallest number of records, to within 19 %" in words) == (rule == "selected")
-    assert "Whatever they do, they cannot remove your noise" in words
-    assert ("as if every party had only 20 records" in words) == (rule == "floor")
-    assert ("the number of all records together" in words) == (rule == "sizes")
+    assert says(words, "sides_with_charlie", sentence("one_other_party_sides"))
+    assert (says(words, "smallest_number_told")) == (rule == "selected")
+    assert says(words, "noise_stays")
+    assert (says(words, "floor_for_everybody", 20)) == (rule == "floor")
+    assert (says(words, "number_of_all_records")) == (rule == "sizes")
     ran = shell.json("simulate", path, "--data", split_csv(tmp_path / "all.csv"), "--by", "site", "--seed", 1)
     assert ran.code == 0, ran.err
     assert ran.data["calibration"] == "proven"
     rows = {row["view"]: row for row in ran.data["statement"]}
-    assert rows["one party, the smallest included"]["epsilon"] == pytest.approx(1, abs=1e-9)
-    assert rows["one party, the smallest included"]["delta"] == 1e-5
+    row = rows[sentence("view_of_one_party")]
+    assert (row["epsilon"], row["delta"]) == (pytest.approx(1, abs=1e-9), 1e-5)
 
 
 def test_a_new_study_of_the_paper_s_calibration_is_as_it_was(

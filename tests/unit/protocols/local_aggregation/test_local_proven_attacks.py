@@ -37,6 +37,7 @@ from masquerade_protocols.local_aggregation import roles as la
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 from masquerade_protocols.local_aggregation.zero_sharing import zero_share
 from tests.helpers import joined, secret_key, tell_each, until
+from tests.messages import raises
 from tests.protocol_helpers import Run, make_data, make_study, run
 from tests.proven_helpers import (
     GRID,
@@ -357,7 +358,7 @@ def test_a_charlie_who_selects_nobody_announces_no_class(monkeypatch: pytest.Mon
     """With u = 0 the offset is missing from the total."""
     _with_indicator(monkeypatch, (0, 0, 0))
     study = proven_study(3, 20)
-    with pytest.raises(SumRefused, match="no size class"):
+    with raises(SumRefused, "no_size_class"):
         run(study, make_data(study, (10, 20, 30)))
 
 

@@ -26,6 +26,7 @@ from masquerade_protocols.local_aggregation import joint_noise as jn
 from masquerade_protocols.local_aggregation import public
 from masquerade_protocols.local_aggregation.proven_statement import proven_statement
 from masquerade_protocols.local_aggregation.public import JOINT_FRACTION_BITS
+from tests.messages import pattern, says, sentence
 from tests.proven_helpers import GRID, SCALE_RULES, moved_by_scipy, mu_by_scipy, proven_study
 
 
@@ -246,7 +247,7 @@ def test_the_statement_keeps_the_target_for_as_many_shares_as_were_asked_for(rul
         if shares >= honest:
             colluding = {0: "no colluding part(y|ies)", 1: "1 colluding party"}
             expected = colluding.get(K - honest, f"{K - honest} colluding parties")
-            assert re.search(f": the privacy target, for {expected}$", row.claimed)
+            assert re.search(f"{pattern('target_for')} {expected}$", row.claimed)
         alone = shares == 1 and view.startswith("Charlie with")  # no mask is left that could be broken
         assert row.definition == ("approximate" if alone else "approximate, computational")
 
@@ -257,13 +258,13 @@ def test_the_row_of_those_who_break_the_rules_says_what_holds_and_where() -> Non
         breakers, follow = rows["Charlie with 1 party, who break the rules"], rows["Charlie with 1 party"]
         assert (breakers.epsilon, breakers.delta) == (follow.epsilon, follow.delta)
         assert breakers.epsilon == pytest.approx(1, abs=1e-6)
-        assert "the noise of 4 parties that follow the protocol stays on the sum" in breakers.text
+        assert says(breakers.text, "noise_stays_on_sum", sentence("noise_of_followers", 4))
         # The row does not assume what it denies.
-        assert [text for text in follow.assumptions if text.startswith("everybody follows the protocol")]
-        assert not [text for text in breakers.assumptions if "everybody follows the protocol" in text]
-        assert breakers.assumptions[0] == "honest parties draw their share of the noise"
+        assert [text for text in follow.assumptions if says(text, "everybody_follows")]
+        assert not [text for text in breakers.assumptions if says(text, "everybody_follows")]
+        assert breakers.assumptions[0] == sentence("honest_draw")
         alone = _rows(rule, K=2, honest=1)["Charlie with 1 party, who break the rules"]
-        assert "the noise of the party that holds the record stays on the sum" in alone.text
+        assert says(alone.text, "noise_stays_on_sum", sentence("noise_of_holder"))
 
 
 def test_the_smallest_party_is_promised_what_any_other_is() -> None:
@@ -275,20 +276,18 @@ def test_the_smallest_party_is_promised_what_any_other_is() -> None:
 
 def test_the_statement_says_which_numbers_show_sizes_and_who_reads_them() -> None:
     selected = _rows("selected", honest=3)
-    assert "the smallest one to within 19 %" in " ".join(selected["released model"].assumptions)
-    assert "which of the two has fewer records" in selected["Charlie with 2 parties"].text
-    assert "every party's number of records" in selected["Charlie with the lead"].text
-    assert (
-        "has fewer records than a size of their choice" in selected["Charlie with 2 parties, who break the rules"].text
-    )
+    assert says(" ".join(selected["released model"].assumptions), "smallest_within")
+    assert says(selected["Charlie with 2 parties"].text, "who_has_fewer")
+    assert says(selected[sentence("view_with_lead")].text, "read_all_sizes")
+    assert says(selected[sentence("view_of_breakers", "2 parties")].text, "size_of_choice")
     floor = _rows("floor", honest=3)
-    assert "do not show in the noise" in " ".join(floor["released model"].assumptions)
+    assert says(" ".join(floor["released model"].assumptions), "sizes_do_not_show")
     assert "fewer records" not in floor["Charlie with 2 parties"].text
-    assert "n, the number of all records, is published" in " ".join(_rows("sizes")["released model"].assumptions)
+    assert says(" ".join(_rows("sizes")["released model"].assumptions), "number_published")
 
 
 def test_a_delta_that_lets_a_record_be_published_is_flagged() -> None:
-    assert "Note delta = 0.05: it is not less than 1/500" in _rows("floor", delta=0.05)["released model"].text
+    assert says(_rows("floor", delta=0.05)["released model"].text, "delta_not_less", "0.05", 500)
     assert "Note delta" not in _rows("floor")["released model"].text
 
 

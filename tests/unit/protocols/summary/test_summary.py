@@ -20,7 +20,7 @@ from scipy import stats
 from masquerade.cli.output import Format
 from masquerade.cli.run import _done
 from masquerade.doctor import examine
-from masquerade.simulation import load_split, simulate
+from masquerade.simulation import WATERMARK, load_split, simulate
 from masquerade.statistics import bars
 from masquerade_core.counts import Numbers
 from masquerade_core.data.cells import Cells, Grid, Histogram
@@ -34,12 +34,14 @@ from masquerade_core.study import CHARLIE, Feature, Label
 from masquerade_core.study_files import load_study
 from masquerade_core.table import replay
 from masquerade_core.wire.codec import MAX_BODY
+from masquerade_core.words import counted
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.summary import public, roles
 from masquerade_protocols.summary.noiseless import noiseless
 from tests.face_helpers import Shell, records, small_study, split_csv, write_csv
+from tests.messages import pattern, raises, says, sentence
 from tests.summary_helpers import AGE, BMI, LABEL, SEX, dealt, patients, run_summary, summary_study
 
 UNIT = 1 << public.COUNT_BITS
@@ -171,7 +173,7 @@ def test_a_place_that_no_histogram_has_is_this_program_s_fault() -> None:
     grid = Grid((Histogram.of_feature(SEX, 4),))
     assert Cells(np.array([[4]], dtype=np.int32), grid).counts() == (0, 0, 0, 0, 1)
     for places in ([[5]], [[-1]], [[0, 0]]):
-        with pytest.raises(LocalProtocolError, match="one place in each histogram"):
+        with raises(LocalProtocolError, "not_one_place_each"):
             Cells(np.array(places, dtype=np.int32), grid)
 
 
@@ -188,21 +190,21 @@ def test_records_are_loaded_for_counting_and_none_is_refused(tmp_path: Path) -> 
     assert {name: part.n for name, part in groups.items()} == {"p1": 25, "p2": 25}
     assert np.sum([part.counts() for part in groups.values()], axis=0).tolist() == list(whole.counts())
     few = study.model_copy(update={"study": study.study.model_copy(update={"min_records": 51})})
-    with pytest.raises(RefusedLocally, match="fewer records than the study's min_records, 51"):
+    with raises(RefusedLocally, "fewer_than_min_records", ..., 51):
         records.one(path, few)
-    with pytest.raises(BadInput, match="has no column 'weight'"):
+    with raises(BadInput, "file_lacks_column", "'weight'"):
         records.one(path, summary_study(features=(Feature(name="weight", min=0.0, max=1.0),)))
 
 
 def test_records_for_another_protocol_are_refused_in_a_sentence() -> None:
     study = summary_study()
-    with pytest.raises(BadInput, match="not sorted into this study's bins, but summary counts cells"):
+    with raises(BadInput, "not_sorted_into_bins", ..., "summary"):
         PROTOCOLS["summary"].records.check(object(), study, "the data of p1")
     other = dealt(summary_study(cells=8), (30, 30, 30))["p1"]
-    with pytest.raises(BadInput, match="not sorted into this study's bins"):
+    with raises(BadInput, "not_sorted_into_bins", ..., ...):
         PROTOCOLS["summary"].records.check(other, study, "the data of p1")
     changed = study.model_copy(update={"study": study.study.model_copy(update={"protocol": "dp-gd"})})
-    with pytest.raises(BadInput, match="no encoded records, but dp-gd learns from those"):
+    with raises(BadInput, "not_encoded", ..., "dp-gd"):
         PROTOCOLS["dp-gd"].records.check(other, changed, "the data of p1")
 
 
@@ -289,7 +291,7 @@ def test_the_statement_counts_the_shares_that_a_view_does_not_know() -> None:
     noise = public.noise_of(study)
     assert rows["released statistics"].epsilon == pytest.approx(1.0)
     assert rows["one party"].epsilon == pytest.approx(epsilon_of(noise.mu(4), 1e-6), rel=1e-3)
-    assert rows["Charlie with all parties but one"].epsilon == pytest.approx(epsilon_of(noise.mu(1), 1e-6), rel=1e-3)
+    assert rows[sentence("view_all_but_one")].epsilon == pytest.approx(epsilon_of(noise.mu(1), 1e-6), rel=1e-3)
     assert all("docs/privacy/summary.md" in claim.source for claim in rows.values())
     most = PROTOCOLS["summary"].statement(summary_study(5, colluders=4))
     assert {claim.view: claim.epsilon for claim in most}["Charlie with 4 parties"] == pytest.approx(1.0)
@@ -297,7 +299,7 @@ def test_the_statement_counts_the_shares_that_a_view_does_not_know() -> None:
 
 def test_the_explanation_says_that_no_record_is_refused() -> None:
     explained = PROTOCOLS["summary"].explain(summary_study())
-    assert "No record makes your process refuse." in explained.needs[-1]
+    assert says(explained.needs[-1], "no_record_refuses")
     assert "age (0 to 120)" in explained.needs[0]
 
 
@@ -380,9 +382,11 @@ def test_rare_levels_are_pooled_by_their_noisy_counts() -> None:
     toml = released.to_toml(study)
     (block,) = tomllib.loads(toml)["feature"]
     assert block["levels"] == ["a", "b", "other", "?"]
-    assert "'other' stands for c, d as well" in toml
-    assert re.search(r"# x: about 1[23]\.\d% of the records have no value here, where every party writes '\?'\.", toml)
-    assert re.search(r"# The label ill: all others (9\d\.\d|100\.0)%", toml)
+    assert says(toml, "other_stands_for", "x", "'other'", "c, d")
+    (missing,) = re.findall(pattern("no_value_here", "x", ..., ...), toml)
+    assert re.search(r" 1[23]\.\d% .* '\?'\.$", missing)
+    (label,) = re.findall(pattern("shares_of_label", "ill", ...), toml)
+    assert re.search(r" (9\d\.\d|100\.0)%", toml[toml.index(label) :].splitlines()[0])
 
 
 def test_a_level_is_kept_or_pooled_by_the_noise_and_not_by_the_truth() -> None:
@@ -410,7 +414,7 @@ def test_a_column_whose_levels_all_drown_is_left_out_and_one_level_gets_company(
     study, released = _released({"a": 10, "b": 10}, epsilon=0.1)
     toml = released.to_toml(study)
     assert "feature" not in tomllib.loads(toml)
-    assert "# x is left out: the noise hides all of its levels." in toml
+    assert says(toml, "left_out_by_noise", "x")
     study, released = _released({"a": 500, "b": 0})
     (block,) = tomllib.loads(released.to_toml(study))["feature"]
     assert Feature.model_validate(block).levels == ("a", "other")
@@ -457,24 +461,26 @@ def test_the_estimate_of_all_records_weighs_the_histograms_by_their_noise() -> N
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"cells": 1}, "cells is 1, but must be at least 2"),
-        ({"cells": 2.5}, "cells"),
-        ({"low": 0.0}, "low"),
-        ({"low": 0.9, "high": 0.1}, "low is 0.9 and high is 0.1; low must be smaller"),
-        ({"suppress_below": -1.0}, "suppress_below"),
-        ({"delta": 0.0}, r"\[privacy\] delta is 0, but "),
-        ({"calibration": "paper"}, "calibration is 'paper', but summary has only"),
-        ({"epsilon": 1e-20, "delta": 1e-30}, r"delta is 1e-30, but (the noise|no plaintext)"),
+        ({"cells": 1}, ("key_out_of_range", "[protocol] cells", 1, "at least", 2)),
+        ({"cells": 2.5}, ("key_of_another_kind", "[protocol] cells", "2.5", "a whole number")),
+        ({"low": 0.0}, ("key_out_of_range", "[protocol] low", "0.0", "greater than", 0)),
+        ({"low": 0.9, "high": 0.1}, ("low_not_smaller", "0.9", "0.1")),
+        ({"suppress_below": -1.0}, ("key_out_of_range", "[protocol] suppress_below", "-1.0", "at least", 0)),
+        ({"delta": 0.0}, ("delta_not_in_range", 0)),
+        ({"calibration": "paper"}, ("no_such_calibration", "'paper'", "summary")),
+        ({"epsilon": 1e-20, "delta": 1e-30}, ("noise_too_large", ..., "1e-30")),
     ],
 )
-def test_a_summary_that_cannot_be_carried_out_is_refused_in_a_sentence(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadInput, match=words):
+def test_a_summary_that_cannot_be_carried_out_is_refused_in_a_sentence(
+    changes: dict[str, Any], words: tuple[Any, ...]
+) -> None:
+    with raises(BadInput, *words):
         summary_study(**changes)
 
 
 def test_a_summary_without_ranges_is_refused_in_a_sentence() -> None:
     text = summary_study().to_toml().replace("min = 0.0\nmax = 120.0\n", "")
-    with pytest.raises(BadInput, match="feature 'age' has no range; set either min and max, or levels, or edges"):
+    with raises(BadInput, "no_range", "'age'", "no range"):
         type(summary_study()).parse(text, in_memory=True)
 
 
@@ -486,7 +492,7 @@ def test_more_bins_than_a_message_holds_are_refused_before_anybody_joins() -> No
     room = (MAX_BODY - 4096) // (key // 4 + key // 8) * per_plaintext  # a total and its sum, as everybody is told
     protocol_of(study)
     many = [Feature(name=f"x{i}", min=0.0, max=1.0) for i in range(room // 1003 + 1)]
-    with pytest.raises(BadInput, match=rf"but a message holds the counts of at most {room:,}"):
+    with raises(BadInput, "too_many_bins", ..., f"{room:,}"):
         summary_study(features=many, cells=1000)
     assert bins == 2 * 1003 + 3
 
@@ -494,7 +500,7 @@ def test_more_bins_than_a_message_holds_are_refused_before_anybody_joins() -> No
 def test_one_party_alone_is_refused() -> None:
     study = summary_study(2)
     alone = study.model_copy(update={"parties": study.parties[:1]})
-    with pytest.raises(BadInput, match="one party, but summary needs two"):
+    with raises(BadInput, "one_party_alone", "summary"):
         protocol_of(alone)
 
 
@@ -554,11 +560,11 @@ def test_simulate_shows_the_statistics_and_prints_the_blocks(
     blocks = [Feature.model_validate(block) for block in tomllib.loads(answer.out)["feature"]]
     assert [block.name for block in blocks] == ["age", "sex"]
     assert (out / "features.toml").read_text() == answer.out
-    assert answer.out.startswith("# simulation: not a private release\n")
+    assert answer.out.startswith(f"# {WATERMARK}\n")
     for words in ("Columns of numbers", "Columns of levels, and the label", "are not shown", "█"):
         assert words in answer.err
     on_disk = json.loads((out / "statistics.json").read_text())
-    assert on_disk["watermark"] == "simulation: not a private release"
+    assert on_disk["watermark"] == WATERMARK
     assert {path.name for path in out.iterdir()} == {"statistics.json", "features.toml", "result.json"}
     told = shell.json("simulate", study, "--data", everybody, "--by", "site", "--seed", 1).data
     assert told["metrics"] == {}
@@ -572,17 +578,17 @@ def test_simulate_says_that_there_is_no_model_to_test(shell: Shell, everybody: P
     test = write_csv(tmp_path / "test.csv", records(60, 9))
     answer = shell.json("simulate", study, "--data", everybody, "--by", "site", "--test", test)
     assert answer.code == 4
-    assert "summary makes no classifier that could be tested" in answer.json["message"]
+    assert says(answer.json["message"], "no_classifier_to_test", "summary")
     loaded, _ = load_study(study, in_memory=True)
     run = simulate(loaded, load_split(everybody, loaded, "site"), seed=1)
     others = dict.fromkeys(loaded.names, _nothing(public.grid_of(summary_study())))
-    with pytest.raises(BadInput, match="the data of north are not sorted into this study's bins"):
+    with raises(BadInput, "not_sorted_into_bins", "the data of north", ...):
         simulate(loaded, others)
-    with pytest.raises(BadInput, match="summary makes no model"):
+    with raises(BadInput, "makes_no_model", "summary"):
         _ = run.model
     answer = shell.json("audit", study)
     assert answer.code == 4
-    assert "summary makes no model, and this audit looks at released models" in answer.json["message"]
+    assert says(answer.json["message"], "no_model_to_audit", "summary")
 
 
 def test_a_study_is_shown_and_the_doctor_examines_it(
@@ -591,14 +597,14 @@ def test_a_study_is_shown_and_the_doctor_examines_it(
     monkeypatch.setenv("COLUMNS", "200")
     study = small_study(shell, tmp_path / "s.toml", protocol="summary", key_bits=2048, address="tcp://127.0.0.1:9")
     shown = " ".join(shell("study", "show", study).err.split())
-    assert "how many of your records fall into each bin of 3 histograms" in shown
-    assert "No record makes your process refuse." in shown
+    assert says(shown, "counts_leave", "3 histograms")
+    assert says(shown, "no_record_refuses")
     assert "is refused. Correct it" not in shown
     checks = {check.name: check for check in examine(study, data=everybody)}
-    assert checks["data"].message.endswith("all.csv has all columns and enough records")
-    assert "make 1 secure sum and" in checks["conversation"].message
+    assert says(checks["data"].message, "data_complete", "all.csv")
+    assert says(checks["conversation"].message, "conversation_told", ..., counted(1, "secure sum"), ...)
     missing = write_csv(tmp_path / "no.csv", [{"age": "1", "sex": "f"}] * 40)
-    assert "has no column 'ill'" in {c.name: c for c in examine(study, data=missing)}["data"].message
+    assert says({c.name: c for c in examine(study, data=missing)}["data"].message, "file_lacks_column", "'ill'")
 
 
 def test_what_a_participant_is_shown_after_a_run_are_the_statistics(

@@ -35,6 +35,7 @@ from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.voting import counting, public, roles
 from tests.helpers import primes
+from tests.messages import raises
 from tests.sum_helpers import drawn, received
 from tests.vote_helpers import Array, Fixed, Voted, cast, points_of, unit_rows, vote_data, vote_study
 
@@ -382,9 +383,7 @@ def test_noise_that_fits_no_slot_is_refused() -> None:
     study = _proven(epsilon=1e-15, delta=1e-19)
     protocol_of(study)
     small = study.model_copy(update={"crypto": study.crypto.model_copy(update={"key_bits": 128})})
-    with pytest.raises(
-        BadInput, match=r"a count of votes with its noise needs slots of \d+ bits, but a key of 128 bits has no room"
-    ):
+    with raises(BadInput, "no_room_for_slot", "a count of votes with its noise", ..., 128):
         public.check(small)
 
 

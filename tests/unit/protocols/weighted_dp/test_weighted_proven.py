@@ -28,6 +28,7 @@ from masquerade_protocols.weighted_dp import public
 from masquerade_protocols.weighted_dp import roles as wd
 from masquerade_protocols.weighted_dp.entry import WEIGHTED_DP
 from tests.local_descent_helpers import averaged, descended, local_descent_study, run_local_descents
+from tests.messages import raises, says
 from tests.protocol_helpers import make_data
 
 F = 1 << local_descent.FRACTION_BITS
@@ -215,19 +216,19 @@ def test_the_noise_in_the_model_does_not_tell_how_the_records_are_split(
 @pytest.mark.parametrize(
     ("section", "kw", "said"),
     [
-        ("c = 16.0", {}, 'c is 16, but with calibration = "proven" the noise follows'),
-        ('weights = "uniform"', {}, "most of the noise in a plain average would be that"),
-        ("smallest_part = 0.1", {}, "smallest_part is 0.1, but this study's noise does not depend"),
-        ("learning_rate = 8.0", {}, "diverge"),
-        ("rounds = 3", {"delta": 0.0}, "delta is 0, but Gaussian noise needs a delta"),
-        ("rounds = 3", {"epsilon": 90.0}, "small errors of the noise use up"),
-        ("rounds = 3", {"epsilon": 1e-300, "delta": 1e-300}, "delta"),
+        ("c = 16.0", {}, ("c_given_in_vain", 16)),
+        ('weights = "uniform"', {}, ("uniform_shows_smallest",)),
+        ("smallest_part = 0.1", {}, ("smallest_part_in_vain", "0.1")),
+        ("learning_rate = 8.0", {}, ("steps_diverge", ..., ...)),
+        ("rounds = 3", {"delta": 0.0}, ("delta_not_in_range", 0)),
+        ("rounds = 3", {"epsilon": 90.0}, ("epsilon_uses_up_delta", 90, "0.001", ...)),
+        ("rounds = 3", {"epsilon": 1e-300, "delta": 1e-300}, ("delta_used_up", "1e-300", ...)),
     ],
 )
-def test_a_study_that_cannot_work_is_refused(section: str, kw: dict[str, Any], said: str) -> None:
+def test_a_study_that_cannot_work_is_refused(section: str, kw: dict[str, Any], said: tuple[Any, ...]) -> None:
     study = _study(section, **kw)
     check_section(public.Parameters, study.protocol, "protocol")
-    with pytest.raises(BadInput, match=said):
+    with raises(BadInput, *said):
         public.check(study)
 
 
@@ -236,7 +237,7 @@ def test_more_records_than_rounding_is_counted_for_are_refused() -> None:
     data = make_data(study, (10, 10, 10))
     n = MOST_ROUNDED_RECORDS + 1
     data["p1"] = Dataset(np.ones((n, 1)), np.ones(n))
-    with pytest.raises(RefusedLocally, match="more than 1,048,576 records"):
+    with raises(RefusedLocally, "more_than_rounding_counts", "1,048,576"):
         run_local_descents(study, data)
 
 
@@ -270,15 +271,15 @@ def test_every_view_is_promised_the_privacy_target() -> None:
         assert rows[-1].epsilon == pytest.approx(epsilon_of(10 * mu_of(1.0, 1e-6), 1e-6), rel=1e-3)
         assert "Note delta" not in rows[0].text
     warned = WEIGHTED_DP.statement(_study(K=5, delta=0.05))[0].text
-    assert "not less than 1/50" in warned
+    assert says(warned, "delta_not_less", "0.05", 50)
 
 
 def test_a_steward_is_told_that_the_privacy_target_is_proved_and_rests_on_nobody_else() -> None:
     told = WEIGHTED_DP.explain(_study("rounds = 70", K=4))
     text = " ".join((*told.leaves, *told.collusion, *told.cost))
     assert "70 steps" in text
-    assert "That is proved, against everybody else together" in text
-    assert "train before you join" in text
+    assert says(text, "proved_against_all")
+    assert says(text, "trained_before_join")
     assert "not proved" not in text
     assert "{" not in text
     assert "\n" not in text

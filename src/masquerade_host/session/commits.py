@@ -1,17 +1,12 @@
-"""Commit before send: nothing leaves a session before everything that led to it is in the journal.
+"""Commit and debit before sending: nothing leaves before the journal has what led to it and the budget has paid for it.
 
-A session puts frames aside while it works. At the end of each step it commits the journal, has the budget pay for what
-the frames release, and only then lets them out. After a restart it first does again what the journal says
+A session puts frames aside while it works. At the end of each step :meth:`Commits.post` commits the journal, debits
+what the frames release, and only then lets them out. So a process that dies between these steps has paid for something
+that never left, and never the reverse. After a restart a session first does again what the journal says
 (:mod:`masquerade_host.process.driver`). Nothing leaves meanwhile.
-
-The budget hook of a session: it writes a cost into the ledger before anything leaves.
-
-A role counts what its next message costs in privacy. The session has this debited first, and only then puts the message
-on the wire. So a process that dies between the two has paid for something that never left, and never the reverse.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from masquerade_core.errors import COPIES, RunFailed, StateCopied
@@ -23,7 +18,7 @@ from masquerade_host.process.progress import Stats
 from masquerade_host.store.journal import Entry, ReplayLog, digest_of
 from masquerade_host.store.transcript import Recorder
 
-__all__ = ["Debits", "Journaling", "NoDebits"]
+__all__ = ["Commits", "Debits", "NoDebits"]
 
 
 # --- Budget hook ----------------------------------------------------------------------
@@ -62,84 +57,87 @@ class NoDebits:
         return frozenset()
 
 
-# --- Commit before send ---------------------------------------------------------------
+# --- Commit and debit, then send ------------------------------------------------------
 
 _COUNT_BYTES = 8
 
 
-class Journaling(ABC):
-    """The side of a session that a restart needs.
+class Commits:
+    """The journal, the budget and the channels of one participant, in the only order in which anything leaves.
 
     Parameters
     ----------
+    me : str
+        This participant.
+    stats : Stats
+        Counts bytes.
+    transcript : Recorder
+        Of the frames that come.
     debits : Debits, optional
         Where the cost of a release is written down before the release leaves; by default nowhere.
 
     Attributes
     ----------
-    me : str
-        This participant.
-    run : bytes
-        The id of the run, once it is known.
     steps : ReplayLog
         What happened, written or compared. By default nothing is written. A caller sets another one before the run.
     releases : list of Release
         What each release so far cost in privacy: all that was debited, whether it has left or not.
     """
 
-    me: str
-    run: bytes
-    stats: Stats
-    transcript: Recorder
-
-    def __init__(self, debits: Debits | None = None) -> None:
+    def __init__(self, me: str, stats: Stats, transcript: Recorder, debits: Debits | None = None) -> None:
         self.steps = ReplayLog()
         self.releases: list[Release] = []
+        self._me = me
+        self._stats = stats
+        self._transcript = transcript
         self._debits: Debits = debits or NoDebits()
-        self._due: list[Release] = []  # what the next send costs
         self._owed: list[Release] = []  # what the frames that are put aside cost
-        # Of many channels, those that the next commit, flush or beat concerns.
+        # Of many channels, those that the next commit, post or beat concerns.
         self._uncommitted: dict[str, Channel] = {}
         self._ready: dict[str, Channel] = {}
         self._owing: dict[str, Channel] = {}
 
-    @property
-    @abstractmethod
-    def _channels(self) -> tuple[Channel, ...]:
-        """The numbered frames of each hop."""
+    def owe(self, releases: Sequence[Release]) -> None:
+        """Take note of what the frames cost that are put on a channel next."""
+        self._owed += releases
 
-    def _outgo(self, channel: Channel, data: bytes) -> None:
+    def put(self, channel: Channel, data: bytes) -> None:
         """Put a numbered frame on a channel: from here on it reaches the other end, or the run ends."""
         self.steps.note("sent", channel.peer, data=digest_of(data))
-        self.stats.count(len(data))
+        self._stats.count(len(data))
         channel.put(data)
         if channel.ready:
             self._ready[channel.peer] = channel
 
-    def _accepted(self, channel: Channel, frame: Frame) -> None:
+    def accepted(self, channel: Channel, frame: Frame) -> None:
         """Take note of a numbered frame that was accepted, before anything follows from it."""
         self.steps.note("received", channel.peer, data=frame.data)
-        self.stats.count(frame.size)
-        self.transcript.received(channel.peer, frame.data)
+        self._stats.count(frame.size)
+        self._transcript.received(channel.peer, frame.data)
         channel.take(frame.data)
         self._uncommitted[channel.peer] = channel
         if channel.owes:
             self._owing[channel.peer] = channel
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Make safe what happened: only then is it acknowledged, and only then does leave what follows from it."""
         self.steps.commit()
         for channel in self._uncommitted.values():
             channel.commit()
         self._uncommitted.clear()
 
-    def _confirm(self, channel: Channel, got: int) -> None:
+    def take_owing(self) -> Collection[str]:
+        """Return once to whom an acknowledgement must not wait for the next beat."""
+        owing, self._owing = self._owing, {}
+        return owing
+
+    def confirm(self, channel: Channel, got: int) -> None:
         """Take an acknowledgement, the first of which on a connection may make frames leave again."""
         channel.hear(got)
         if channel.ready:
             self._ready[channel.peer] = channel
 
-    def _acknowledged(self, channel: Channel, got: int) -> None:
+    def acknowledged(self, channel: Channel, got: int) -> None:
         """Take the other end's acknowledgement from a beat.
 
         Raises
@@ -154,16 +152,21 @@ class Journaling(ABC):
         if got > channel.sent and self.steps.passed:
             raise StateCopied(
                 f"{channel.peer} acknowledged {counted(got, 'frame')} of this run, and by the journal here "
-                f"{channel.sent} were sent to it: the state of {self.me} is an old copy, or {channel.peer} said what "
+                f"{channel.sent} were sent to it: the state of {self._me} is an old copy, or {channel.peer} said what "
                 "is not so",
                 COPIES,
-                copied=(self.me, channel.peer),
+                copied=(self._me, channel.peer),
             )
-        self._confirm(channel, got)
+        self.confirm(channel, got)
         if got > before:
             self.steps.note("acked", channel.peer, data=got.to_bytes(_COUNT_BYTES, "big"))
 
-    def _post(self) -> None:
+    def acknowledged_again(self, channel: Channel, row: Entry) -> None:
+        """Take an acknowledgement again that came before this process was started."""
+        channel.forget(int.from_bytes(row.data, "big"))
+        self.steps.note(row.kind, row.peer, data=row.data)
+
+    def post(self, run: bytes) -> None:
         """Write down what happened, pay for it, and let out what waits.
 
         The journal is written before the ledger. So a ledger never knows of a release that the journal of the same run
@@ -172,16 +175,16 @@ class Journaling(ABC):
         waiting = [channel for channel in self._ready.values() if channel.ready]
         if self.steps.due is not None or not (waiting or self._owed):
             return
-        self._commit()
+        self.commit()
         if self._owed:
             owed, self._owed = self._owed, []
-            self._debits.debit(self.run, owed)
+            self._debits.debit(run, owed)
             self.releases.extend(owed)
         self._ready.clear()
         for channel in waiting:
             channel.flush()
 
-    def check_ledger(self) -> None:
+    def check_ledger(self, run: bytes) -> None:
         """After a replay, check that the ledger knows no release of this run that the journal does not.
 
         Raises
@@ -190,35 +193,10 @@ class Journaling(ABC):
             It knows one, so the journal is an older copy.
         """
         known = {release.label for release in (*self.releases, *self._owed)}
-        if unknown := sorted(self._debits.labels(self.run) - known):
+        if unknown := sorted(self._debits.labels(run) - known):
             raise RunFailed(
                 f"this machine's journal is older than its ledger, which has a debit for {unknown[0]!r} of this run: "
                 "it is an old copy",
                 "nothing was sent, and the debits stay; this attempt is over. Never restore a journal: keep the state "
                 "folder out of backups",
             )
-
-    def again(self, row: Entry) -> None:
-        """Take again what came from outside before this process was started."""
-        if row.kind == "acked":
-            (channel,) = (channel for channel in self._channels if channel.peer == row.peer)
-            channel.forget(int.from_bytes(row.data, "big"))
-            self.steps.note(row.kind, row.peer, data=row.data)
-        else:
-            self._take_again(row)
-
-    @abstractmethod
-    def _take_again(self, row: Entry) -> None:
-        """Take a frame again, or the loss of a party."""
-
-    @abstractmethod
-    def look_again(self) -> None:
-        """Answer the role if its answer is there."""
-
-    def resumed(self, nonce: bytes) -> None:
-        """Take note that this process goes on with what an earlier one began; ``nonce`` is fresh."""
-        del nonce  # Charlie asks nobody
-
-    def let_go(self) -> bool:
-        """Send what this session holds back, for it was sent before; return whether there was anything."""
-        return False

@@ -1,18 +1,18 @@
-"""Charlie's view of one hop: what he knows of one party, and the state of their connection."""
+"""Charlie's hops: what he knows of each party, the state of their connection, and the link over which he sends."""
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from masquerade_core.errors import MasqueradeError, ProtocolViolation
+from masquerade_core.errors import LocalProtocolError, MasqueradeError, ProtocolViolation
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, two_contents
 from masquerade_host.channel.channel import CONNECTIONS, Channel
-from masquerade_host.session.states import End, HopEvent, JoinState, Turn, after, may_send, received, sending, turn_of
-from masquerade_host.transport.interface import Arrival
+from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
+from masquerade_host.transport.interface import Arrival, CharlieLink
 
-__all__ = ["Contest", "Hop", "Whose"]
+__all__ = ["Contest", "Hop", "Hops", "Whose"]
 
 _MAX_REPLACED = 64  # connections of one party that are remembered
 
@@ -97,7 +97,7 @@ class Hop:
     name: str
     endpoint: Endpoint
     channel: Channel
-    state: JoinState = JoinState.IDLE
+    _state: HopState = field(default_factory=lambda: HopState(End.CHARLIE), init=False)
     hello: bytes | None = None
     box_key: bytes = b""
     unowned: ProtocolViolation | None = None
@@ -118,17 +118,22 @@ class Hop:
     contest: Contest | None = None
 
     @property
+    def state(self) -> JoinState:
+        """The state of Charlie's end."""
+        return self._state.now
+
+    @property
     def joined(self) -> bool:
         """Whether Charlie counts on this party: he holds its hello, and it is not away."""
         return self.state not in (JoinState.IDLE, JoinState.AWAY)
 
     def may_send(self, turn: Turn) -> bool:
         """Say whether Charlie may send this over the hop now."""
-        return may_send(End.CHARLIE, self.state, turn)
+        return self._state.may_send(turn)
 
     def say(self, turn: Turn) -> None:
         """Move the state on before Charlie sends this."""
-        self.state = sending(End.CHARLIE, self.state, turn)
+        self._state.send(turn)
 
     def seal(self, turn: Turn, body: bytes, *, type: str = "", source: str | None = None) -> bytes:  # noqa: A002
         """Move the state on, and make the frame; ``type`` and ``source`` as in :meth:`Endpoint.seal`."""
@@ -138,12 +143,11 @@ class Hop:
 
     def receive(self, turn: Turn) -> None:
         """Move the state on after a frame of the party; an illegal one is the party's fault."""
-        self.state = received(End.CHARLIE, self.state, turn, self.name)
+        self._state.receive(turn, self.name)
 
-    def note(self, event: HopEvent) -> JoinState:
-        """Move the state on after an event, and return it."""
-        self.state = after(End.CHARLIE, self.state, event)
-        return self.state
+    def note(self, event: HopEvent) -> None:
+        """Move the state on after an event."""
+        self._state.note(event)
 
     def turn_of_hello(self, frame: Frame, arrival: Arrival) -> Turn:
         """Return the turn of a frame of kind ``hello``, which depends on what came over this hop before.
@@ -239,3 +243,62 @@ class Hop:
     def hear_waits(self, names: Collection[str], now: float) -> None:
         """Take note of whom a beat says that the party's role waits for."""
         self.waits_for = {name: self.waits_for.get(name, now) for name in names if name != self.name}
+
+
+class Hops(Mapping[str, Hop]):
+    """All hops by the name of the party, in roster order, and the link that they share.
+
+    Parameters
+    ----------
+    names : sequence of str
+    endpoint : Endpoint
+        Charlie's end of all hops.
+
+    Attributes
+    ----------
+    link : CharlieLink or None
+        None until Charlie listens.
+    """
+
+    def __init__(self, names: Sequence[str], endpoint: Endpoint) -> None:
+        self.link: CharlieLink | None = None
+        self._hops = {name: Hop(name, endpoint, self._channel_to(name)) for name in names}
+
+    def _channel_to(self, name: str) -> Channel:
+        return Channel(name, lambda data: self.out.send(name, data))
+
+    def __getitem__(self, name: str) -> Hop:
+        return self._hops[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hops)
+
+    def __len__(self) -> int:
+        return len(self._hops)
+
+    @property
+    def out(self) -> CharlieLink:
+        """The link.
+
+        Raises
+        ------
+        LocalProtocolError
+            Charlie does not listen yet.
+        """
+        if self.link is None:
+            raise LocalProtocolError("Charlie's session was used before it was opened")
+        return self.link
+
+    @property
+    def joined(self) -> tuple[Hop, ...]:
+        """The hops of the parties on which Charlie counts."""
+        return tuple(hop for hop in self._hops.values() if hop.joined)
+
+    @property
+    def there(self) -> tuple[Hop, ...]:
+        """The hops of the parties that still take part."""
+        return tuple(hop for hop in self._hops.values() if hop.lost is None)
+
+    def say(self, hop: Hop, turn: Turn, body: bytes, *, type: str = "") -> None:  # noqa: A002
+        """Send a frame without a number to a party; :meth:`Hop.seal` says whether it may be sent."""
+        self.out.send(hop.name, hop.seal(turn, body, type=type))
