@@ -33,7 +33,7 @@ from masquerade_host.store.new_keys import make_keys
 from masquerade_host.transport.dialer import PartySocket
 from masquerade_host.transport.probe import probe
 from masquerade_protocols import protocol_of
-from tests.messages import says
+from tests.messages import says, sentence
 from tests.processes import ALWAYS, PARTYS, Ended, Machines, Participant
 
 
@@ -284,7 +284,7 @@ def test_people_are_told_in_words_on_stderr(machines: Machines) -> None:
         timeout=300,
     )
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr.startswith("error: there is no study at no.toml")
+    assert done.stderr.startswith(f"error: {sentence('file_missing', 'study')} no.toml")
 
 
 # --- Connections --------------------------------------------------------------------

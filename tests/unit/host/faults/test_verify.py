@@ -17,7 +17,7 @@ from masquerade_host.faults.verifying import read_folder
 from masquerade_host.process.program import Program
 from masquerade_host.store.transcript import TRANSCRIPT, Entry, Recorder, Transcript, chained, read_transcript
 from tests.host_helpers import World, new_keys
-from tests.messages import says
+from tests.messages import says, sentence
 from tests.run_folders import resign, run_to_folders, statement_hash, transcript_of
 
 PARTIES = ("p1", "p2", "p3")
@@ -68,7 +68,7 @@ def test_one_folder_of_an_honest_run_holds(
 def test_all_folders_of_an_honest_run_hold_together(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = verify(capsys, *(runs / name for name in EVERYBODY))
     assert (code, said["data"]["contradictions"]) == (0, [])
-    assert any("noted as sent the other noted as received" in words for words in said["data"]["proved"])
+    assert any(says(words, "sent_is_received") for words in said["data"]["proved"])
     assert not any("withheld" in words for words in said["data"]["not_proved"])
 
 
@@ -282,7 +282,7 @@ def test_a_folder_whose_statement_is_worded_otherwise_holds_and_is_named(
     assert json.loads((runs / "p1" / "result.json").read_text())["statement"][0]["text"] == reworded["text"]
     assert command(["verify", str(runs / "p1")]) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "wording" in line]
-    assert line == "wording: p1 wrote the privacy statement with another wording than this program's"
+    assert line == sentence("reworded_statement", "p1")
     assert command(["verify", str(runs / "p2")]) == 0
     assert "wording" not in capsys.readouterr().err
 
@@ -300,7 +300,8 @@ def test_statements_that_claim_different_things_contradict_each_other(
     assert verify(capsys, runs / "p1")[0] == verify(capsys, runs / "p2")[0] == 0  # this version does not compute them
     code, said = verify(capsys, runs / "p1", runs / "p2")
     assert code == 8
-    assert [each["words"] for each in said["data"]["contradictions"]] == ["p1 and p2 have different privacy statements"]
+    told = [each["words"] for each in said["data"]["contradictions"]]
+    assert told == [sentence("have_different", "p1", "p2", "privacy statements")]
 
 
 def test_a_folder_signed_by_a_key_that_is_not_in_the_study(
@@ -410,8 +411,8 @@ def test_the_programs_are_shown_as_what_each_participant_said(
     data = json.loads(capsys.readouterr().out)["data"]
     assert data["programs"] == {name: same.digest.hex() for name in ("p1", "p3", CHARLIE)} | {"p2": other.digest.hex()}
     assert data["said"] == [
-        f"p1, p3 and charlie ran the program {same.digest.hex()[:16]}, by their own word",
-        f"p2 ran the program {other.digest.hex()[:16]}, by its own word",
+        sentence("ran_program", "p1, p3 and charlie", same.digest.hex()[:16], "their"),
+        sentence("ran_program", "p2", other.digest.hex()[:16], "its"),
     ]
     lie = replace(transcript_of(tmp_path / "p1"), program=other.digest)
     (tmp_path / "p1" / TRANSCRIPT).write_text(lie.to_text())

@@ -38,7 +38,7 @@ from masquerade_host.transport.interface import Arrival, ConnectionEvent
 from masquerade_host.transport.probe import Answer
 from tests.helpers import joining
 from tests.host_helpers import VERSION, World, new_keys
-from tests.messages import says
+from tests.messages import says, sentence
 from tests.wired import Wired, hello_of, roster_of
 
 NAMES = ("p1", "p2", "p3")
@@ -625,7 +625,7 @@ def test_two_frames_of_one_number_prove_charlies_fault_and_for_a_party_that_its_
         hand(seated, "p1", two)
     if source == CHARLIE:
         violated(seated, source, shown=True)
-        assert "signed two frames for one place" in seated.errors["p1"].message
+        assert says(seated.errors["p1"].message, "two_frames_one_place")
         return
     seated.pump(3)
     for name in EVERYBODY:
@@ -997,7 +997,7 @@ def test_a_claim_that_charlies_clock_refutes_names_whoever_makes_it_alone(seated
     claim(seated, "p1", blamed)
     claimant_alone(seated.errors[CHARLIE], "p1")
     for name in ("p2", "p3"):
-        assert str(seated.errors[name]) == "p1 left the run before its end"
+        assert str(seated.errors[name]) == sentence("left_before_end", "p1")
 
 
 def test_a_claim_late_in_the_run_is_refuted_by_what_the_party_said_itself(seated: Wired) -> None:
@@ -1081,8 +1081,8 @@ def test_a_party_that_is_not_let_in_says_so_at_once(wired: Wired, connection_eve
     wired.join("p1")
     error = wired.errors["p1"]
     assert isinstance(error, CannotConnect)
-    told = {ConnectionEvent.DENIED: "did not admit", ConnectionEvent.FAILED: "another key"}
-    assert told.get(connection_event, "does not speak this program's protocol") in error.message
+    told = {ConnectionEvent.DENIED: "party_not_admitted", ConnectionEvent.FAILED: "server_with_another_key"}
+    assert says(error.message, told.get(connection_event, "server_of_another_protocol"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from masquerade_host.store.approvals import Approval, find_approval, need_approv
 from masquerade_host.store.policy import DEFAULT_POPULATION, Policy, load_policy
 from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
-from tests.messages import raises
+from tests.messages import raises, says, sentence
 
 WORLD = World.new(3, port=5555)
 OTHER = World.new(3, port=5555)
@@ -118,7 +118,7 @@ def test_each_rule_forbids_what_is_beyond_it_and_nothing_else(
     policy(tmp_path, f"[study]\n{allowed}\n").check(study)
     with pytest.raises(RefusedLocally) as caught:
         policy(tmp_path, f"[study]\n{forbidden}\n").check(study)
-    assert caught.value.message.startswith("a rule of this site forbids this study: [study] ")
+    assert caught.value.message.startswith(f"{sentence('one_rule_forbids')} this study: [study] ")
     for word in words:
         assert word in caught.value.message
 
@@ -135,7 +135,7 @@ def test_a_study_may_take_no_more_than_its_target_may_be(tmp_path: Path) -> None
 
 def test_all_broken_rules_are_told_at_once(tmp_path: Path) -> None:
     said = refusal(tmp_path, "[study]\nmax_epsilon = 0.5\nmin_parties = 10\n")
-    assert said.startswith("2 rules of this site forbid this study: ")
+    assert said.startswith(f"{sentence('rules_forbid', 2)} this study: ")
     assert "max_epsilon" in said
     assert "min_parties" in said
 
@@ -181,9 +181,11 @@ def test_a_file_belongs_to_the_population_that_names_it(tmp_path: Path) -> None:
 
 def test_no_file_counts_on_another_populations_budget(tmp_path: Path) -> None:
     found = policy(tmp_path, TWO.format(folder=tmp_path))
-    with pytest.raises(RefusedLocally, match=r"staff.csv belongs to the population 'staff', where .*patients.csv may"):
+    with raises(RefusedLocally, "file_of_population", "'staff'") as caught:
         found.population("patients", tmp_path / "staff.csv")
-    with pytest.raises(RefusedLocally, match="is not one of its files"):
+    told = (tmp_path / "staff.csv", ..., tmp_path / "patients.csv", "'patients'")
+    assert says(caught.value.message, "files_of_population", *told)
+    with raises(RefusedLocally, "file_of_no_population"):
         found.population("patients", tmp_path / "other.csv")
     with raises(RefusedLocally, "policy_population_unknown", "'visitors'", "patients and staff"):
         found.population("visitors")
@@ -192,7 +194,7 @@ def test_no_file_counts_on_another_populations_budget(tmp_path: Path) -> None:
 def test_where_several_populations_are_possible_somebody_must_choose(tmp_path: Path) -> None:
     found = policy(tmp_path, TWO.format(folder=tmp_path))
     for data in (None, tmp_path / "other.csv"):
-        with pytest.raises(BadInput, match="2 populations, patients and staff"):
+        with raises(BadInput, "file_in_no_population", "2 populations", "patients and staff"):
             found.population(data=data)
 
 
@@ -257,7 +259,7 @@ def test_an_approval_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunFailed, match="No space left"):
+    with raises(RunFailed, "approval_not_written", ..., "No space left on device"):
         record_approval(state, WORLD.study, Approval.given(WORLD.study, "p1", "patients", "Eve", counted=False))
     monkeypatch.undo()
     assert need_approval(state, WORLD.study, "p1").who == "Ada"
