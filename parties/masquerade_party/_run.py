@@ -7,7 +7,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput
@@ -35,6 +34,7 @@ from masquerade_protocols.blame import check_evidence
 from masquerade_protocols.rehearsing import load_all, rehearsed
 
 if TYPE_CHECKING:
+    from masquerade_core.data.auxiliary import Auxiliary
     from masquerade_core.learning.classifiers import Classifier
     from masquerade_host.transport.proxy import Proxy
 
@@ -226,7 +226,9 @@ def _loaded_protocol(study: Study, me: str, state: Path | str | None, *, approve
     return protocol
 
 
-def _role(protocol: Protocol, auxiliary: Auxiliary | None, classifier: "Classifier | str | None") -> Callable[..., Any]:
+def _role(
+    protocol: Protocol, auxiliary: "Auxiliary | None", classifier: "Classifier | str | None"
+) -> Callable[..., Any]:
     """Return the party's role, with what it takes besides the records."""
     role = partial(protocol.party, auxiliary=auxiliary) if protocol.auxiliary else protocol.party
     if classifier is None:

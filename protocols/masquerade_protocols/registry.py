@@ -6,6 +6,7 @@ group ``masquerade.protocols``. Every process of a run needs it installed. It is
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from masquerade_core.words import listed
 from masquerade_protocols.attempts import with_attempts
 from masquerade_protocols.entry import Protocol
 from masquerade_protocols.neighbouring import with_neighbours
-from masquerade_protocols.refusing import with_refusals, with_times
 
 if TYPE_CHECKING:
     from masquerade_core.learning.theorems import Theorem
@@ -27,6 +27,8 @@ __all__ = [
     "BASELINES",
     "DEFAULT_PROTOCOL",
     "MEASUREMENTS",
+    "NO_REFUSAL",
+    "NO_TIMES",
     "PROTOCOLS",
     "entry_named",
     "entry_of",
@@ -143,11 +145,58 @@ def register(entry: Protocol) -> None:
     (BASELINES if entry.baseline else MEASUREMENTS if entry.measures else PROTOCOLS).add(_complete(entry))
 
 
+# --- Side channels that no proof counts -----------------------------------------------
+
+NO_REFUSAL = (
+    'no party refused to take part because of a record: with out_of_bounds = "refuse" everybody would see that it did, '
+    'and no row counts this information; out_of_bounds = "clamp" needs no such assumption'
+)
+"""The assumption of every proof where a record that does not fit makes a party refuse."""
+
+NO_TIMES = (
+    "the times of messages are not covered: an observer of answer times learns roughly how many records a party has; "
+    "slot_seconds in [study] lets answers leave on a public schedule"
+)
+"""The sentence of every row where a study has no public schedule."""
+
+
+def _with_refusals(entry: Protocol) -> Protocol:
+    """Return a protocol's entry whose proofs name what they assume of refusals, where a study's records can cause one.
+
+    Where the study clamps, the entry says what it said before.
+    """
+
+    def statement(study: Study) -> tuple[Claim, ...]:
+        rows = entry.statement(study)
+        if study.study.out_of_bounds == "clamp":
+            return rows
+        return tuple(
+            row if row.epsilon is None else replace(row, assumptions=(*row.assumptions, NO_REFUSAL)) for row in rows
+        )
+
+    return replace(entry, statement=statement)
+
+
+def _with_times(entry: Protocol) -> Protocol:
+    """Return a protocol's entry whose statement says that times are not covered, where a study has no ``slot_seconds``.
+
+    Rows without a proof say it as well, since in some statements there are no others.
+    """
+
+    def statement(study: Study) -> tuple[Claim, ...]:
+        rows = entry.statement(study)
+        if study.study.slot_seconds is not None:
+            return rows
+        return tuple(replace(row, assumptions=(*row.assumptions, NO_TIMES)) for row in rows)
+
+    return replace(entry, statement=statement)
+
+
 def _complete(entry: Protocol) -> Protocol:
     """Return an entry with what all of its kind have in common."""
     if entry.records is POINTS and not entry.baseline:
-        entry = with_refusals(entry)
-    return entry if entry.baseline else with_attempts(with_neighbours(with_times(entry)))
+        entry = _with_refusals(entry)
+    return entry if entry.baseline else with_attempts(with_neighbours(_with_times(entry)))
 
 
 def entry_named(name: str) -> Protocol:

@@ -18,6 +18,7 @@ from masquerade.draft import Draft, throwaway_key
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation, Reported
 from masquerade_core.study import Feature, Label, Study
 from masquerade_core.study_files import load_study
+from masquerade_core.words import listed
 from masquerade_lab.baselines.average import average_rate
 from masquerade_protocols import BASELINES, PROTOCOLS
 from masquerade_protocols.dp_gd import roles as dp_gd
@@ -278,7 +279,9 @@ def test_a_new_study_says_what_it_holds_that_nobody_asked_for(shell: Shell, tmp_
     marks = ("# THESE COLUMNS ARE EXAMPLES", "# THIS LABEL IS AN EXAMPLE")
     file = tmp_path / "a.toml"
     words = shell("study", "new", "--output", file).err
-    assert "no --feature and no --label and no --party was given: the columns age and sex; the label outcome" in words
+    assert says(words, "examples_held", " and ".join(f"no --{what}" for what in ("feature", "label", "party")))
+    assert says(words, "columns_named", listed(("age", "sex")))
+    assert says(words, "label_named", "outcome")
     assert all(mark in file.read_text() for mark in marks)
     own = tmp_path / "b.toml"
     given = ["--feature", "age:0:120", "--feature", "sex:f,m", "--label", "outcome:yes", "--party", "a", "--party", "b"]
@@ -321,7 +324,7 @@ STRANGE = "job:a\\:b,[bold]c,\\:smile\\:,d\\,e"
 
 def test_strange_names_are_shown_letter_by_letter(shell: Shell, tmp_path: Path, wide: None) -> None:
     error = shell("study", "new", "--output", tmp_path / "s.toml", "--feature", "job:a:b").err
-    assert "--feature 'job:a:b' is neither" in error
+    assert says(error, "not_a_feature", "'job:a:b'")
     assert "\\: or \\, for it" in error
     file = tmp_path / "[red]:a:[" / "s.toml"
     file.parent.mkdir()
@@ -331,7 +334,7 @@ def test_strange_names_are_shown_letter_by_letter(shell: Shell, tmp_path: Path, 
     assert load_study(file)[0].features[0].levels == ("a:b", "[bold]c", ":smile:", "d,e")
     text = " ".join(shell("study", "show", file).err.split())
     assert "job (a:b, [bold]c, :smile:, d,e)" in text
-    assert "The column to predict is [ill]:a:; 'yes' counts as +1." in text
+    assert says(text, "column_to_predict", "[ill]:a:", sentence("counts_as_plus_one", "'yes'"))
     assert str(file) in shell("study", "check", file).err
     assert "[/x]:a:" in shell("reproduce", "[/x]:a:").err
 
@@ -484,7 +487,7 @@ def test_a_lead_is_asked_for_only_where_it_has_a_key_to_hold(shell: Shell, tmp_p
     file.write_text(text)
     answer = shell.json("study", "check", file)
     assert answer.code == 4
-    assert "one of the parties: north" in answer.json["hint"]
+    assert says(answer.json["hint"], "lead_needed", "north")
     file.write_text(text.replace('scale = "selected"', 'scale = "floor"'))
     assert shell.json("study", "check", file).code == 0
     assert "The lead" not in shell("study", "show", file).err

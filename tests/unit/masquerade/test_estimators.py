@@ -47,7 +47,7 @@ from masquerade_core.study_files import load_study
 from masquerade_lab.baselines.gop import gop
 from masquerade_protocols import entry_named, statement_of
 from tests.ledger_helpers import RECORDS, budget
-from tests.messages import raises
+from tests.messages import raises, says, sentence
 from tests.unit.masquerade.test_estimators_checks import ESTIMATORS
 
 BOUNDS = {"age": (0.0, 100.0), "dose": (-1.0, 1.0)}
@@ -259,8 +259,9 @@ def test_an_unknown_level_counts_as_the_missing_one_and_with_refuse_it_is_an_err
     fitted = Pooled(bounds=BOUNDS, levels=levels).fit(X, y)
     assert fitted.decision_function(other).tolist() == fitted.decision_function(missing).tolist()
     some = X.assign(ward=X["ward"].where(X["ward"] != "west"))  # pandas has NaN for missing text
-    with pytest.warns(PrivacyLeakWarning, match="levels of 'ward'"):
+    with pytest.warns(PrivacyLeakWarning) as warned:
         read_off = Pooled(bounds=BOUNDS).fit(some, y)
+    assert says(str(warned[0].message), "read_from_records", sentence("what_was_read", "levels", "'ward'"))
     assert read_off.study_.features[2].levels == ("?", "east", "north")
     strict = Pooled(bounds=BOUNDS, levels=levels, out_of_bounds="refuse").fit(X, y)
     with raises(ValueError, "unknown_level"):
@@ -364,13 +365,16 @@ def test_each_party_may_vote_with_any_classifier() -> None:
 
 def test_bounds_that_are_read_off_the_records_are_said_loudly() -> None:
     X, y, _ = _frame()
-    with pytest.warns(PrivacyLeakWarning, match="bounds of 'age', 'dose' and the levels of 'ward' were read from"):
+    bounds, levels = sentence("what_was_read", "bounds", "'age', 'dose'"), sentence("what_was_read", "levels", "'ward'")
+    with pytest.warns(PrivacyLeakWarning) as warned:
         fitted = Pooled().fit(X, y)
+    assert says(str(warned[0].message), "read_from_records", f"{bounds} and {levels}")
     age = fitted.study_.features[0]
     assert (age.min, age.max) == (X["age"].min(), X["age"].max())
-    assert "# NOT PUBLIC: the bounds of 'age', 'dose'" in fitted.to_study()
-    with pytest.warns(PrivacyLeakWarning, match="^the levels of 'ward' were"):
+    assert says(fitted.to_study(), "read_off_records", bounds)
+    with pytest.warns(PrivacyLeakWarning) as warned:
         Pooled(bounds=BOUNDS).fit(X, y)
+    assert str(warned[0].message).startswith(sentence("read_from_records", levels))
 
 
 def test_public_bounds_are_no_leak_and_may_be_given_in_three_forms() -> None:
@@ -413,8 +417,9 @@ def test_parties_must_be_one_label_for_each_record() -> None:
     X, y = _numbers(40)
     with raises(ValueError, "label_for_each_record", (3,), 40):
         Pooled(bounds=(-1, 1)).fit(X, y, parties=["a", "b", "c"])
-    with raises(ValueError, "fewer_than_min_records", "the data of b", 2):
+    with raises(ValueError, "fewer_than_min_records", "the data of b", 2) as caught:
         Pooled(bounds=(-1, 1)).fit(X, y, parties=["a"] * 39 + ["b"])
+    assert says(str(caught.value), "take_part_with_more")
 
 
 # --- What is said of a fit ----------------------------------------------------------

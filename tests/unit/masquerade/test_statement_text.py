@@ -25,7 +25,7 @@ from masquerade_core.study import Study
 from masquerade_protocols import entry_of, statement_of
 from masquerade_protocols.blocks import noisy_sums
 from masquerade_protocols.blocks.evaluation import noise_of
-from masquerade_protocols.refusing import NO_TIMES
+from masquerade_protocols.registry import NO_TIMES
 from tests.messages import pattern, raises, says, sentence
 from tests.pages import Page, defined_tests
 from tests.statement_studies import studies, study_text

@@ -27,7 +27,7 @@ from masquerade_protocols.blocks.masked_sum import MaskedPartySums
 from masquerade_protocols.blocks.paillier_sum import PaillierPartySums
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import before_join
-from masquerade_protocols.refusing import NO_REFUSAL
+from masquerade_protocols.registry import NO_REFUSAL
 from tests.statement_studies import study_text
 from tests.vote_helpers import unit_rows
 

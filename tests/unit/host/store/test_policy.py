@@ -181,11 +181,11 @@ def test_a_file_belongs_to_the_population_that_names_it(tmp_path: Path) -> None:
 
 def test_no_file_counts_on_another_populations_budget(tmp_path: Path) -> None:
     found = policy(tmp_path, TWO.format(folder=tmp_path))
-    with raises(RefusedLocally, "file_of_population", "'staff'") as caught:
+    with raises(RefusedLocally, "belongs_to_population", "'staff'") as caught:
         found.population("patients", tmp_path / "staff.csv")
     told = (tmp_path / "staff.csv", ..., tmp_path / "patients.csv", "'patients'")
     assert says(caught.value.message, "files_of_population", *told)
-    with raises(RefusedLocally, "file_of_no_population"):
+    with raises(RefusedLocally, "not_one_of_its_files"):
         found.population("patients", tmp_path / "other.csv")
     with raises(RefusedLocally, "policy_population_unknown", "'visitors'", "patients and staff"):
         found.population("visitors")

@@ -516,18 +516,18 @@ def test_the_statement_counts_the_shares_that_a_view_does_not_know() -> None:
     mu = 0.26805  # of epsilon = 1, delta = 1e-5
     none = _epsilons(_study(5, 10))
     assert none == {
-        "released model and all iterates": pytest.approx(1.0),
+        sentence("view_all_iterates"): pytest.approx(1.0),
         "Charlie": pytest.approx(1.0),
         "one party": pytest.approx(curve(mu * math.sqrt(5 / 4), 1e-5), rel=1e-3),
         "Charlie with 1 party": pytest.approx(curve(mu * math.sqrt(5 / 4), 1e-5), rel=1e-3),
-        "Charlie with all parties but one": pytest.approx(curve(mu * math.sqrt(5), 1e-5), rel=1e-3),
-        "everybody, where one honest party adds no noise": pytest.approx(curve(mu * math.sqrt(5 / 4), 1e-5), rel=1e-3),
+        sentence("view_all_but_one"): pytest.approx(curve(mu * math.sqrt(5), 1e-5), rel=1e-3),
+        sentence("everybody_and_free_rider"): pytest.approx(curve(mu * math.sqrt(5 / 4), 1e-5), rel=1e-3),
     }
     two = _epsilons(_study(5, 10, colluders=2))
-    assert two["released model and all iterates"] == pytest.approx(curve(mu * math.sqrt(3 / 5), 1e-5), rel=1e-3)
+    assert two[sentence("view_all_iterates")] == pytest.approx(curve(mu * math.sqrt(3 / 5), 1e-5), rel=1e-3)
     assert two["one party"] == pytest.approx(curve(mu * math.sqrt(3 / 4), 1e-5), rel=1e-3)
     assert two["Charlie with 2 parties"] == pytest.approx(1.0)
-    assert two["Charlie with 2 parties, where one honest party adds no noise"] == pytest.approx(
+    assert two[sentence("view_of_free_rider", "2 parties")] == pytest.approx(
         curve(mu * math.sqrt(3 / 2), 1e-5), rel=1e-3
     )
     all_but_one = _epsilons(_study(5, 10, colluders=4))

@@ -35,7 +35,7 @@ from masquerade_protocols.blocks.paillier_sum import as_packing
 from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.voting import counting, public, roles
 from tests.helpers import primes
-from tests.messages import raises
+from tests.messages import raises, says, sentence
 from tests.sum_helpers import drawn, received
 from tests.vote_helpers import Array, Fixed, Voted, cast, points_of, unit_rows, vote_data, vote_study
 
@@ -322,20 +322,20 @@ def test_the_statement_covers_every_view(protocol: str, classes: int | None) -> 
         "Charlie",
         "one party",
         "Charlie with 1 party",
-        "Charlie with all parties but one",
-        "Charlie with 1 party, where one honest party adds no noise",
+        sentence("vote_view_all_but_one"),
+        sentence("view_of_free_rider", "1 party"),
     ]
     for view in ("released model", "Charlie", "one party", "Charlie with 1 party"):
         claim = claims[view, "party"]
         assert claim.epsilon is not None
         assert claim.epsilon <= 1.0
         assert (claim.delta, claim.holds_at) == (1e-5, "this noise")
-        assert claim.neighbours == "replace all records of one party, their number included"
+        assert claim.neighbours == sentence("replace_whole_party")
     assert claims["Charlie with 1 party", "party"].epsilon == pytest.approx(1, abs=1e-3)
     # Beyond what was planned for: mu grows as the root of shares that are missing.
     for view, shares in (
-        ("Charlie with all parties but one", 1),
-        ("Charlie with 1 party, where one honest party adds no noise", 3),
+        (sentence("vote_view_all_but_one"), 1),
+        (sentence("view_of_free_rider", "1 party"), 3),
     ):
         claim = claims[view, "party"]
         assert claim.epsilon == pytest.approx(epsilon_of(MU * math.sqrt(4 / shares), 1e-5), rel=1e-3)
@@ -350,7 +350,7 @@ def test_the_statement_covers_every_view(protocol: str, classes: int | None) -> 
     assert float(said[0][0]) >= reach
     explained = protocol_of(study).explain(study)
     words = " ".join((*explained.leaves, *explained.collusion, *explained.cost))
-    assert "The shares of any 4 parties are enough" in words
+    assert says(words, "shares_are_enough", "4 parties")
     assert f"standard deviation {deviation:.3g}" in words
     assert "{" not in words
 

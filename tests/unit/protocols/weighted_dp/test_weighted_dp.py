@@ -300,26 +300,20 @@ def test_with_a_sum_in_every_round_an_even_split_would_have_216_thousandths() ->
 def test_the_statement_has_the_claim_beside_the_proof_and_no_secret_size() -> None:
     study = local_descent_study("c = 16.0\nsmallest_part = 0.03125", K=32, d=10, epsilon=0.1)
     rows = WEIGHTED_DP.statement(study)
-    views = [row.view for row in rows]
-    assert views == [
-        "released model",
-        "Charlie",
-        "one party",
-        "Charlie with 1 party",
-        "released model, all records of one party",
-    ]
+    views = [(row.view, row.unit) for row in rows]
+    records = [(view, "record") for view in ("released model", "Charlie", "one party", "Charlie with 1 party")]
+    assert views[:-1] == records
+    assert views[-1] == (sentence("view_of_unit", "released model", "all", "party"), "party")
     for row in rows[:-1]:
         assert row.epsilon == pytest.approx(1.7132, rel=1e-3)
         assert row.delta == pytest.approx(1e-3)
-        assert row.provable == "epsilon = 1.714, delta = 1.0e-03, for every party"
-        assert (
-            "the party that holds the record adds more noise if it has less than 1/32 of all records" in row.assumptions
-        )
+        assert row.provable == sentence("for_every_party", "1.714", "1.0e-03")
+        assert sentence("more_noise_if_less", "1/32") in row.assumptions
     assert "epsilon = 0.1" in rows[0].claimed
-    assert "that of a party with 1/32 of all records" in rows[0].text
+    assert says(rows[0].text, "part_of_all", "1/32")
     assert rows[-1].epsilon is None
     small = WEIGHTED_DP.statement(local_descent_study("c = 2.0\nsmallest_part = 0.03125", K=32, epsilon=0.1))
-    assert "proof needs c >= 16, and c is 2" in small[0].claimed
+    assert says(small[0].claimed, "proof_needs", 16, 2)
     assert small[0].epsilon is not None
     assert rows[0].epsilon is not None
     assert small[0].epsilon > rows[0].epsilon
