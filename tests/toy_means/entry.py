@@ -1,10 +1,9 @@
 """``toy-means``, for those who choose it."""
 
-from masquerade_protocols.blocks.prices import price_of_sums
-
 from masquerade_core.privacy.expectation import expected_of_sums
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
+from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.entry import Cost, Explanation, Protocol
 from tests.toy_means import roles
 from tests.toy_means.noiseless import noiseless
