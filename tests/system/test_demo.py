@@ -13,6 +13,7 @@ import pytest
 
 from tests.adult_helpers import adult_place, page_commands
 from tests.face_helpers import FIELDS, RESULT_FIELDS, STATEMENT_FIELDS, split_csv
+from tests.messages import says
 from tests.pages import Page
 
 AGGREGATION = ("--protocol", "local-aggregation", "--calibration", "paper")
@@ -74,7 +75,7 @@ def test_by_default_the_paper_s_stages_run_and_the_noise_is_proven(tmp_path: Pat
         if row["view"] in {"released model", "Charlie", "one party, the smallest included", "Charlie with 1 party"}:
             assert row["epsilon"] <= 1.0
     report = " ".join((tmp_path / "run" / "report.txt").read_text(encoding="utf-8").split())
-    assert "All participants together sent 18 ciphertexts, under keys of 2,048 bits" in report
+    assert says(report, "all_sent_together", "18 ciphertexts, under keys of 2,048 bits")
     assert "Charlie sent 12 of them, which his result.json counts. Stages 1 and 2 ran as in the paper" in report
     assert "The paper's own noise (--calibration paper) would be" in report
 
@@ -146,9 +147,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         assert piece in text
     assert "What each has of it" not in text  # that is in report.txt
     (report,) = tmp_path.glob("runs/demo-*/report.txt")
-    assert "A missing share weakens the proof like one more party on Charlie's side" in " ".join(
-        report.read_text().split()
-    )
+    assert says(" ".join(report.read_text().split()), "missing_share_weakens")
     results = [json.loads(path.read_text()) for path in tmp_path.glob("runs/demo-*/*/model.json")]
     assert len(results) == 6
     assert len({json.dumps(model["weights"]) for model in results}) == 1
@@ -212,7 +211,7 @@ def test_gradient_descent_shows_its_rounds_and_leaves_the_objective_of_each(tmp_
     objectives = [point["objective"] for point in result["rounds"]]
     assert objectives[-1] < objectives[0]
     assert "rounds" not in json.loads((tmp_path / "run" / "hospital-b" / "result.json").read_text())
-    assert "objective on the public test set" in (tmp_path / "run" / "report.txt").read_text()
+    assert says((tmp_path / "run" / "report.txt").read_text(), "objective_shown")
 
 
 def test_a_rejected_protocol_says_why_its_model_is_bad(tmp_path: Path) -> None:
@@ -220,7 +219,7 @@ def test_a_rejected_protocol_says_why_its_model_is_bad(tmp_path: Path) -> None:
         _demo(tmp_path, "--protocol", "decaying-budget", "--parties", "3", "--rounds", "40", "--format", "json")
     )
     figures = data["demo"]["private_figures"]
-    assert "the released classifier is noise" in figures["advice"]
+    assert says(figures["advice"], "released_is_noise")
     assert figures["enough_epsilon"] is None
     assert data["rounds"][-1]["objective"] > data["rounds"][0]["objective"]
 
@@ -248,7 +247,7 @@ def test_the_page_s_demonstrations_run_on_adult_as_it_is(tmp_path: Path) -> None
     _, with_study, alone = said
     assert "400 records of adult.csv, 3 parties" in with_study
     assert "demo only: bounds" not in with_study
-    assert "the labels of the test set end with a full stop, which was left out" in with_study
+    assert says(with_study, "full_stop_left_out")
     for piece in (
         "400 records of adult.csv, 5 parties",
         "demo only: bounds and levels were read off these records",

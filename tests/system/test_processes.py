@@ -33,6 +33,7 @@ from masquerade_host.store.new_keys import make_keys
 from masquerade_host.transport.dialer import PartySocket
 from masquerade_host.transport.probe import probe
 from masquerade_protocols import protocol_of
+from tests.messages import says, sentence
 from tests.processes import ALWAYS, PARTYS, Ended, Machines, Participant
 
 
@@ -283,7 +284,7 @@ def test_people_are_told_in_words_on_stderr(machines: Machines) -> None:
         timeout=300,
     )
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr.startswith("error: there is no study at no.toml")
+    assert done.stderr.startswith(f"error: {sentence('file_missing', 'study')} no.toml")
 
 
 # --- Connections --------------------------------------------------------------------
@@ -316,7 +317,7 @@ def test_a_party_that_is_not_on_charlies_roster_is_not_admitted(machines: Machin
     charlie = machines.start(CHARLIE)
     charlie.wait_for("listening")
     ended = machines.start("p1", study=study, key=machines.folder / "other.key").end()
-    assert (ended.code, "did not admit" in ended.error["message"]) == (2, True)
+    assert (ended.code, says(ended.error["message"], "party_not_admitted")) == (2, True)
     charlie.wait_for("stranger")
     assert charlie.popen.poll() is None
 
@@ -326,7 +327,7 @@ def test_a_wrong_server_key_is_told_soon(machines: Machines) -> None:
     study = machines.write_study("hers.toml", {str(machines.keys[CHARLIE].public): str(other.public)})
     machines.start(CHARLIE).wait_for("listening")
     ended = machines.start("p1", study=study).end()
-    assert (ended.code, "another key than Charlie has in this study" in ended.error["message"]) == (2, True)
+    assert (ended.code, says(ended.error["message"], "server_with_another_key")) == (2, True)
 
 
 # --- The hello -----------------------------------------------------------------------
@@ -566,7 +567,7 @@ def test_who_is_stopped_after_the_shares_have_left_says_and_keeps_what_they_cost
         ended = process.end()
         assert ended.code == 1, ended
         spent = "count epsilon = 1, delta = 0 as spent" in ended.error["message"]
-        assert "before it released anything" not in ended.error["message"] or name == CHARLIE
+        assert not says(ended.error["message"], "before_release") or name == CHARLIE
         assert spent == (name != CHARLIE)
         kept = [str(path.relative_to(machines.out(name))) for path in machines.out(name).rglob("*.*")]
         assert kept == (["attempt-1/spent.json"] if name != CHARLIE else [])

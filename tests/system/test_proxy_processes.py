@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from masquerade_core.study import CHARLIE
+from tests.messages import says
 from tests.processes import Machines
 from tests.unit.host.transport.test_proxy import TinyProxy
 
@@ -36,5 +37,5 @@ def test_a_party_behind_a_proxy_takes_part_and_its_password_is_on_no_command_lin
 def test_a_party_whose_proxy_says_no_is_told_so(machines: Machines) -> None:
     tiny = TinyProxy("http", b"HTTP/1.1 403 Forbidden\r\n\r\n")
     ended = machines.start("p1", "--proxy", f"http://127.0.0.1:{tiny.proxy().port}").end()
-    assert (ended.code, "the proxy does not allow" in ended.error["message"]) == (2, True)
+    assert (ended.code, says(ended.error["message"], "proxy_refuses")) == (2, True)
     tiny.close()

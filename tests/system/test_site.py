@@ -21,6 +21,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.policy import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
+from tests.messages import says
 from tests.processes import Machines, Participant
 
 OTHERS = ("p2", CHARLIE)
@@ -147,8 +148,11 @@ def test_of_three_studies_the_right_one_runs_and_the_others_say_why(site: Site) 
         "refused/patients/dear.toml": "refused",
     }
     told = {study["file"].rpartition("/")[2]: study for study in during["studies"]}
-    assert (told["dear.toml"]["exit_code"], "does not cover it" in told["dear.toml"]["message"]) == (7, True)
-    assert (told["unread.toml"]["exit_code"], "not been approved" in told["unread.toml"]["message"]) == (6, True)
+    assert (told["dear.toml"]["exit_code"], says(told["dear.toml"]["message"], "budget_not_enough")) == (7, True)
+    assert (told["unread.toml"]["exit_code"], says(told["unread.toml"]["message"], "site_study_not_approved")) == (
+        6,
+        True,
+    )
     site.start_others()
     site.wait(lambda: site.is_at("done", "good"))
     check_the_model(site)

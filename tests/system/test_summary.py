@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from masquerade_core.study import CHARLIE, Feature, Study
+from tests.messages import says
 from tests.processes import ALWAYS, Machines
 from tests.summary_helpers import as_summary
 
@@ -44,11 +45,11 @@ def test_everybody_ends_with_the_same_statistics_and_the_columns_of_a_next_study
         assert result["metrics"] == {}
     again = machines.start("p1").end()
     assert again.code == 6
-    assert "has finished on this machine" in again.error["message"]
+    assert says(again.error["message"], "study_finished")
 
 
 def test_a_test_set_is_refused_since_there_is_no_model_to_test(machines: Machines) -> None:
     end = machines.start(CHARLIE, "--test", str(machines.folder / "test.csv")).end()
     assert end.code == 4
-    assert "makes no classifier that could be tested" in end.error["message"]
+    assert says(end.error["message"], "no_classifier_to_test", ...)
     assert Study.parse((machines.folder / "study.toml").read_text(), "it") == machines.study

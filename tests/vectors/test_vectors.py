@@ -27,6 +27,7 @@ from masquerade_protocols.blocks import coin_toss as joint
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.local_aggregation import tournament
 from tests.helpers import either, violation
+from tests.messages import raises
 from tests.vectors import generate
 
 HERE = Path(__file__).parent
@@ -341,7 +342,7 @@ def test_a_vector_lies_in_its_slots_and_comes_back(case: dict[str, Any]) -> None
 @pytest.mark.parametrize("name", PACKING["bad"])
 def test_a_sum_that_is_no_vector_is_refused(name: str) -> None:
     modulus = int(PACKING["modulus"], 16)
-    with pytest.raises(RunFailed, match="missing or wrong"):
+    with raises(RunFailed, "share_missing_or_wrong"):
         Packing(3, 7, 512).unpack([int(PACKING["bad"][name], 16)], modulus)
 
 

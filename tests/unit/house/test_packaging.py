@@ -14,6 +14,7 @@ from masquerade_core.errors import BadInput
 from masquerade_lab.audit.plot import plot
 from tests import ROOT
 from tests.face_helpers import Shell
+from tests.messages import raises, sentence
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = [ROOT / package for package in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
@@ -135,13 +136,13 @@ def test_a_picture_without_matplotlib_is_refused_before_any_audit_runs(
     monkeypatch.setattr("masquerade_lab.audit.run", never)
     answer = Shell(capsys)("audit", "--quick", "--plot", tmp_path / "audit.svg", "--format", "json")
     assert answer.code == 4
-    assert answer.json["message"] == "a picture needs matplotlib, which is not installed"
-    assert answer.json["hint"] == "install it with 'pip install matplotlib'"
+    assert answer.json["message"] == sentence("audit_needs_matplotlib")
+    assert answer.json["hint"] == sentence("install_matplotlib")
 
 
 def test_plot_itself_refuses_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(BadInput, match="needs matplotlib"):
+    with raises(BadInput, "audit_needs_matplotlib"):
         plot([], tmp_path / "audit.svg")
 
 

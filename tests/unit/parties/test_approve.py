@@ -29,6 +29,7 @@ from masquerade_party._records import sizes_of
 from masquerade_party._site import LedgerAttempt
 from masquerade_protocols import protocol_of
 from tests.face_helpers import Answer, Shell
+from tests.messages import raises, says
 from tests.processes import Machines
 
 
@@ -179,7 +180,7 @@ def test_where_nobody_can_be_asked_a_fingerprint_must_be_typed(desk: Desk) -> No
         env=_env(),
     )
     assert done.returncode == 6
-    assert "standard input is not a terminal" in done.stderr
+    assert says(done.stderr, "nobody_asked_for_approval")
     assert not desk.approved
 
 
@@ -200,7 +201,7 @@ def test_at_a_terminal_a_person_is_asked(desk: Desk, said: bytes, code: int) -> 
     _, shown = process.communicate(timeout=300)
     os.close(parent)
     assert process.returncode == code, shown
-    assert "Take part? Type yes to agree" in shown
+    assert says(shown, "take_part_question")
     found = find_approval(desk.state, desk.study, "p1")
     assert (found is not None) == (code == 0)
     assert found is None or found.who == login_name()
@@ -209,7 +210,7 @@ def test_at_a_terminal_a_person_is_asked(desk: Desk, said: bytes, code: int) -> 
 def test_without_a_budget_nothing_can_be_approved_of(desk: Desk) -> None:
     answer = desk.approve("--data", desk.data)
     assert answer.code == 7
-    assert "masquerade budget init" in answer.json["hint"]
+    assert says(answer.json["hint"], "budget_init")
     assert not desk.approved
 
 
@@ -247,7 +248,7 @@ def test_somebody_who_has_no_keys_may_approve_for_a_party(desk: Desk) -> None:
     desk.budget()
     assert desk.approve("--as", "p1", "--data", desk.data).code == 0
     assert went_on(desk.party())
-    with pytest.raises(BadInput, match="which party"):
+    with raises(BadInput, "party_not_said"):
         approve(desk.machines.folder / "study.toml", state=desk.state.root, fingerprint=desk.study.fingerprint())
 
 
@@ -280,7 +281,7 @@ def _attended(desk: Desk, monkeypatch: pytest.MonkeyPatch, *, agrees: bool) -> l
 def test_a_yes_at_the_terminal_is_recorded_like_any_approval(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.budget()
     (words,) = _attended(desk, monkeypatch, agrees=True)
-    assert "What it takes from your budget" in words
+    assert says(words, "takes_from_budget")
     assert desk.approved
     assert desk.account().taken == 1.0
     assert went_on(desk.party())
@@ -331,11 +332,12 @@ def test_the_policy_holds_whoever_approved(desk: Desk) -> None:
     desk.policy("[study]\nmax_epsilon = 0.5\n")
     for answer in (desk.party(), desk.approve("--data", desk.data)):
         assert answer.code == 6
-        assert "[study] max_epsilon: the study's epsilon is 1, where at most 0.5 is allowed" in answer.json["message"]
+        assert says(answer.json["message"], "policy_max_of_study_itself", "epsilon", "epsilon", 1, "0.5")
     desk.policy("[budget]\nmax_epsilon = 5.0\n")
     answer = desk.party()
     assert answer.code == 6
-    assert "the budget of the population 'default' is epsilon = 10, where at most 5 is" in answer.json["message"]
+    assert says(answer.json["message"], "budget_of_population", "'default'")
+    assert says(answer.json["message"], "policy_max_epsilon", ..., 10, 5)
 
 
 def test_a_policy_with_a_mistake_stops_everything(desk: Desk) -> None:
@@ -352,7 +354,7 @@ def test_unknown_records_need_a_person_or_the_policy(desk: Desk) -> None:
     assert answer.data["reserved"] is False
     refused = desk.party()
     assert refused.code == 6
-    assert "never used on this machine" in refused.json["message"]
+    assert says(refused.json["message"], "records_never_used")
     assert "--data" in refused.json["hint"]
     assert desk.account().taken == 0
     desk.policy(f"[[population]]\nname = 'default'\ndata = ['{desk.data}']\n")
@@ -371,7 +373,7 @@ def test_other_records_than_those_approved_of_are_refused(desk: Desk) -> None:
     desk.policy(f"[[population]]\nname = 'default'\ndata = ['{desk.data}', '{other}']\n")
     answer = desk.party(data=other)
     assert answer.code == 6
-    assert "not those with which this study began" in answer.json["message"]
+    assert says(answer.json["message"], "records_not_of_first_attempt")
 
 
 def test_records_stay_with_their_population(desk: Desk) -> None:
@@ -382,10 +384,10 @@ def test_records_stay_with_their_population(desk: Desk) -> None:
     assert went_on(desk.party())
     answer = desk.party("--population", "default")
     assert answer.code == 6
-    assert "Ada approved this study on the budget of the population 'staff'" in answer.json["message"]
+    assert says(answer.json["message"], "approved_on_another_budget", "Ada", "'staff'")
     answer = desk.approve("--data", desk.data, "--population", "default")
     assert answer.code == 6
-    assert "have been charged to the budget of the population 'staff'" in answer.json["message"]
+    assert says(answer.json["message"], "records_charged_elsewhere", "'staff'")
     assert desk.approve("--data", desk.data).data["population"] == "staff"
 
 
@@ -399,7 +401,7 @@ def test_a_finished_study_never_runs_again_wherever_its_results_are(desk: Desk) 
     for more in ([], ["--out", desk.machines.folder / "elsewhere"]):
         answer = desk.party(*more)
         assert answer.code == 6
-        assert "has finished on this machine" in answer.json["message"]
+        assert says(answer.json["message"], "study_finished")
 
 
 def test_what_fails_at_home_leaves_no_folder(desk: Desk) -> None:
@@ -459,7 +461,7 @@ def test_a_party_that_would_count_its_records_in_another_way_begins_no_second_at
     monkeypatch.setattr(masquerade_party._run, "sizes_of", lambda *records: (sizes_of(*records)[0] - 1,))
     answer = desk.party()
     assert answer.code == 6
-    assert "the same records would now be counted in another way" in answer.json["message"]  # before any session
+    assert says(answer.json["message"], "records_counted_otherwise")  # before any session
 
 
 def test_attempts_that_began_and_released_nothing_are_counted(desk: Desk) -> None:
@@ -467,14 +469,14 @@ def test_attempts_that_began_and_released_nothing_are_counted(desk: Desk) -> Non
     assert desk.approve("--data", desk.data).code == 0
     for _ in range(3):
         assert went_on(desk.party())
-        _attempt(desk, "joined", ends=RunFailed("the network broke"))
+        _attempt(desk, "joined", ends=RunFailed("network down"))
     answer = desk.party()
     assert answer.code == 6
     assert "3 attempts" in answer.json["message"]
     ledger = Ledger.open(desk.state)
     ended = [entry for entry in ledger.history() if entry.kind == "ended"]
     ledger.close()
-    assert [entry.fields["why"] for entry in ended] == ["the network broke"] * 3
+    assert [entry.fields["why"] for entry in ended] == ["network down"] * 3
 
 
 def test_after_a_release_there_is_no_second_attempt(desk: Desk) -> None:
@@ -493,7 +495,7 @@ def test_a_run_that_ends_well_finishes_the_study(desk: Desk) -> None:
     _attempt(desk, "joined", "release")
     account = desk.account()
     assert (account.spent, account.taken, account.open_studies) == (1.0, 1.0, ())
-    with pytest.raises(RefusedLocally, match="finished"):
+    with raises(RefusedLocally, "study_finished"):
         _attempt(desk)
 
 
@@ -510,20 +512,20 @@ def test_the_doctor_says_whether_policy_and_approval_are_there(desk: Desk) -> No
     (policy, no_rules), (approval, nobody) = said()
     assert (policy, approval) == ("note", "warn")
     assert "no rules" in no_rules
-    assert "this study has not been approved for p1 yet" in nobody
+    assert says(nobody, "study_not_approved_for", "p1")
     desk.budget()
     desk.policy("[study]\nmax_epsilon = 1.0\n")
     assert desk.approve("--data", desk.data).code == 0
     (policy, rules), (approval, who) = said()
     assert (policy, approval) == ("ok", "ok")
-    assert "policy.toml, allow the study" in rules
-    assert "Ada approved it at 20" in who
+    assert says(rules, "rules_allow_study", "policy.toml")
+    assert says(who, "who_approved_it", "Ada", 20)
     desk.policy("[study]\nmax_epsilon = 0.5\n")
     desk.state.approval(study, "p1").write_text("{}")
     (policy, rules), (approval, who) = said()
     assert (policy, approval) == ("fail", "fail")
     assert "[study] max_epsilon" in rules
-    assert "cannot be read" in who
+    assert says(who, "approval_unreadable")
 
 
 # --- A demonstration ----------------------------------------------------------------

@@ -15,6 +15,7 @@ from masquerade_party.serving.server import _LONGEST_NAME, _safe
 from masquerade_party.serving.settings import load_settings
 from masquerade_party.serving.verdicts import Kind
 from tests.hostile import SPECIAL
+from tests.messages import says
 from tests.unit.parties.test_site_judging import Site
 from tests.unit.parties.test_site_server import World
 
@@ -162,7 +163,7 @@ def test_a_file_whose_name_cannot_be_carried_is_refused_under_another(tmp_path: 
     (refused,) = world.at(Place.REFUSED)
     record = world.record(refused, Place.REFUSED)
     assert (refused, refused.isascii(), len(refused) < 40) == (_safe(name), True, True)
-    assert (record.exit_code, "the name of the file" in record.message) == (4, True)
+    assert (record.exit_code, says(record.message, "file_name_refused")) == (4, True)
     assert record.message.isprintable()
 
 
@@ -190,7 +191,7 @@ def test_a_file_that_cannot_be_moved_hinders_no_other_and_is_told_of_once(
     world.look()
     world.look()
     assert (world.runner.started, world.at(Place.REFUSED)) == (["good"], ["dear"])
-    assert sum("cannot be moved" in line for line in world.said) == 1
+    assert sum(says(line, "file_not_moved") for line in world.said) == 1
 
 
 def test_reading_stops_when_a_look_has_taken_its_time_and_the_next_one_goes_on(tmp_path: Path) -> None:

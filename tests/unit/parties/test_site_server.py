@@ -13,12 +13,13 @@ from masquerade_core.errors import BadInput, BudgetExceeded, MasqueradeError, Re
 from masquerade_party.serving.folders import Folders, Item, Place, Record, State
 from masquerade_party.serving.server import SETTLED, Server
 from masquerade_party.serving.verdicts import Facts, Kind, Known, Verdict
+from tests.messages import says
 
 DIES = -signal.SIGKILL
 VERDICTS = {
     "good": Verdict(Kind.READY, None, Facts("good", "ab cd", "p1")),
-    "dear": Verdict(Kind.REFUSED, BudgetExceeded("it does not fit", "decline it"), Facts("dear", "12 34", "p1")),
-    "asked": Verdict(Kind.WAITS, RefusedLocally("nobody has approved", "approve"), Facts("asked", "56 78", "p1")),
+    "dear": Verdict(Kind.REFUSED, BudgetExceeded("too dear", "decline it"), Facts("dear", "12 34", "p1")),
+    "asked": Verdict(Kind.WAITS, RefusedLocally("no approval", "approve"), Facts("asked", "56 78", "p1")),
     "broken": Verdict(Kind.REFUSED, BadInput("it is not TOML", "correct it")),
 }
 
@@ -144,17 +145,17 @@ def test_the_right_study_runs_and_the_others_say_why(world: World) -> None:
     }  # fmt: skip
     dear, asked = world.record("dear", Place.REFUSED), world.record("asked", Place.INBOX)
     assert (dear.state, dear.exit_code, dear.error_code) == (State.REFUSED, 7, "budget_exceeded")
-    assert (dear.message, dear.hint, dear.fingerprint) == ("it does not fit", "decline it", "12 34")
-    assert (asked.state, asked.exit_code, asked.message) == (State.WAITS, 6, "nobody has approved")
+    assert (dear.message, dear.hint, dear.fingerprint) == ("too dear", "decline it", "12 34")
+    assert (asked.state, asked.exit_code, asked.message) == (State.WAITS, 6, "no approval")
     assert world.record("broken", Place.REFUSED).exit_code == 4
-    assert any("dear is refused (exit code 7): it does not fit" in line for line in world.said)
+    assert any(says(line, "study_file_ended", "dear", "refused", 7, "too dear") for line in world.said)
 
 
 def test_a_study_that_waits_runs_once_somebody_has_approved_of_it(world: World) -> None:
     world.drop("later", "asked")
     world.look()
     world.look()
-    assert sum("nobody has approved" in line for line in world.said) == 1
+    assert sum("no approval" in line for line in world.said) == 1
     world.folders.study(Item(Place.INBOX, "patients", "later")).write_text("good")
     world.look()
     assert world.runner.started == ["later"]

@@ -31,6 +31,7 @@ from masquerade_protocols.blame import check_evidence
 from masquerade_protocols.registry import entry_named
 from tests.helpers import joining
 from tests.host_helpers import World
+from tests.messages import says
 from tests.unit.host.session.test_many_parties import world_of
 from tests.wired import Wired
 
@@ -95,7 +96,9 @@ def test_a_party_that_announces_anothers_key_is_named_by_everybody_at_once(
         return
     named_alone(wired, "p2", *HONEST)
     assert wired.charlie.run == wired.charlie.study_id  # Charlie saw it himself, and no roster left
-    assert "accuses this participant" in wired.errors["p2"].message or "shows that this" in wired.errors["p2"].message
+    assert says(wired.errors["p2"].message, "accuses_this_participant", ..., ...) or says(
+        wired.errors["p2"].message, "shows_this_participant"
+    )
 
 
 @pytest.mark.parametrize("key", ["another's", "nobody's"])

@@ -20,6 +20,7 @@ from masquerade_host.store.new_keys import make_keys
 from tests.face_helpers import Shell
 from tests.host_helpers import study_text
 from tests.hostile import SPECIAL, texts
+from tests.messages import raises
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -131,14 +132,17 @@ def test_a_link_is_followed_for_a_person_and_refused_in_a_folder_of_others(home:
     link = tmp_path / "link.toml"
     link.symlink_to(home / "good.toml")
     assert load_study(link)[0] == load_study(home / "good.toml")[0]
-    with pytest.raises(BadInput, match="symbolic link"):
+    with raises(BadInput, "is_a_link"):
         load_study(link, links=False)
 
 
 def test_a_file_is_too_large_before_any_of_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SPECIAL["sparse"](tmp_path / "x")
     monkeypatch.setattr(os, "read", None)
-    with pytest.raises(BadInput, match="3,221,225,472 bytes"), opened(tmp_path / "x", 1 << 20, "study", "hint"):
+    with (
+        raises(BadInput, "file_too_large", "3,221,225,472", "study", "1,048,576"),
+        opened(tmp_path / "x", 1 << 20, "study", "hint"),
+    ):
         raise AssertionError("it was opened")
 
 
@@ -169,7 +173,7 @@ def test_bounds_are_where_they_are_said_to_be(more: int, fits: bool) -> None:
 def test_half_of_a_character_is_no_json() -> None:
     assert json_of('["\\ud83d\\ude00", "\\\\ud800"]', "x", "") == ["\U0001f600", "\\ud800"]
     for text in ('"\\ud800"', '{"\\udc00": 1}', '["\\ude00\\ud83d"]'):
-        with pytest.raises(BadInput, match="is not JSON"):
+        with raises(BadInput, "file_not_json"):
             json_of(text, "x", "")
 
 

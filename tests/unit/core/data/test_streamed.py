@@ -36,6 +36,7 @@ from masquerade_protocols.dp_gd.roles import clip_of, clipped_sum
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 from tests.evaluation_helpers import held_back_study
+from tests.messages import raises
 from tests.protocol_helpers import make_study
 from tests.summary_helpers import patients, summary_study
 
@@ -225,7 +226,7 @@ def test_votes_of_the_studys_own_classifier_are_the_same(both: tuple[Dataset, St
     streamed = both[1]
     for classifier in (named("tree"), Linear("logistic", 1e-3, 3)):
         data = replace(streamed, classes=3) if isinstance(classifier, Linear) else streamed
-        with pytest.raises(BadInput, match="needs all records in memory"):
+        with raises(BadInput, "classifier_not_streamed"):
             cast_votes(classifier, data, X_aux, rng)
 
 
@@ -235,7 +236,7 @@ def test_votes_of_the_studys_own_classifier_are_the_same(both: tuple[Dataset, St
 def test_a_protocol_that_needs_all_records_in_memory_says_which_ones_do_not(tmp_path: Path) -> None:
     study = make_study(2, _D)
     path = _write(tmp_path / "p0.csv", 20)
-    with pytest.raises(BadInput, match="input-noise needs all records in memory at once") as caught:
+    with raises(BadInput, "streams_not", "input-noise") as caught:
         read_records(PROTOCOLS["input-noise"], path, study, "p0", tmp_path)
     assert caught.value.exit_code == 4
     named = caught.value.hint.rpartition(": ")[2].split(", ")
@@ -247,16 +248,16 @@ def test_a_protocol_that_needs_all_records_in_memory_says_which_ones_do_not(tmp_
 
 def test_the_size_is_checked_as_in_memory(tmp_path: Path) -> None:
     study = make_study(2, _D, min_records=30)
-    with pytest.raises(RefusedLocally, match="fewer records"):
+    with raises(RefusedLocally, "fewer_than_min_records", ..., ...):
         stream_csv(_write(tmp_path / "few.csv", 20), study, tmp_path)
     POINTS.check(stream_csv(_write(tmp_path / "enough.csv", 40), study, tmp_path), study, "data", "p0")
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no scratch file can be made"):
+    with raises(BadInput, "scratch_not_made"):
         Scratch(tmp_path / "none", 100)
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="no scratch file can be made"):
+    with raises(BadInput, "scratch_not_made"):
         Scratch(tmp_path / "file", 100)
 
 
@@ -274,10 +275,9 @@ def test_a_disk_without_space_ends_with_a_sentence_and_nothing_is_left(tmp_path:
     path = _write(tmp_path / "data.csv", 5000)
     with (
         _limit(resource.RLIMIT_FSIZE, 100_000),  # as a disk that takes no more of this file
-        pytest.raises(BadInput, match="too little free space") as caught,
+        raises(BadInput, "disk_too_full") as caught,
     ):
         stream_csv(path, make_study(2, _D), folder)
-    assert "nothing was left there" in caught.value.message
     assert not any(digits in str(caught.value) for digits in ("5000", "5,000", "160"))  # nor how many records
     assert list(folder.iterdir()) == []
 
@@ -285,7 +285,7 @@ def test_a_disk_without_space_ends_with_a_sentence_and_nothing_is_left(tmp_path:
 def test_a_file_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
     data = stream_csv(_write(tmp_path / "data.csv", 100), make_study(2, _D), tmp_path)
     data.scratch.shrink(10)
-    with pytest.raises(RunFailed, match=r"scratch file .* cannot be read"):
+    with raises(RunFailed, "scratch_unreadable", ...):
         data.total(GradientSum(np.zeros(_D)))
 
 
@@ -295,9 +295,9 @@ def test_a_row_outside_the_unit_ball_is_found_before_it_counts(tmp_path: Path) -
         X[:4] = 0.5
         room.filled(4)
         X[4] = 0.9
-        with pytest.raises(LocalProtocolError, match="unit ball"):
+        with raises(LocalProtocolError, "record_outside_unit_ball"):
             room.filled(5)
-        with pytest.raises(LocalProtocolError, match="more records"):
+        with raises(LocalProtocolError, "source_longer_than_said"):
             room.filled(11)
 
 
@@ -305,7 +305,7 @@ def test_a_label_that_is_none_is_found_before_it_counts(tmp_path: Path) -> None:
     with Room(tmp_path) as room:
         room.matrix(10, 2, np.float64)[:3] = 0.1
         room.filled(3)
-        with pytest.raises(LocalProtocolError, match="label"):
+        with raises(LocalProtocolError, "labels_not_one_each"):
             room.records(np.array([1, -1, 0]), None, Repaired())
 
 
@@ -384,7 +384,7 @@ def test_a_study_that_says_nothing_of_precision_keeps_its_hash() -> None:
     assert not any("precision" in name for name in study.canonical())
     assert _half(study).digest() != study.digest()
     assert _half(study).study.precision == "float32"
-    with pytest.raises(BadInput, match="precision"):
+    with raises(BadInput, "key_of_another_kind", "precision", '"float16"', '"float64" or "float32"'):
         Study.parse(study.to_toml().replace("[study]\n", '[study]\nprecision = "float16"\n'), in_memory=True)
 
 

@@ -26,6 +26,7 @@ from masquerade_core.learning.losses import (
     objective_gradient,
 )
 from masquerade_core.learning.softmax import fit_softmax
+from tests.messages import raises
 
 _Array = NDArray[np.float64]
 
@@ -118,7 +119,7 @@ def test_the_norm_is_within_the_bounds_that_privacy_and_message_sizes_need() -> 
 def test_what_cannot_be_reached_is_an_error_and_no_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _data("separable", 100, 4, seed=2)
     monkeypatch.setattr(erm, "_MAX_STEPS", 2)
-    with pytest.raises(RunFailed, match="gradient norm"):
+    with raises(RunFailed, "erm_not_precise"):
         fit(X, y, 1e-4)
 
 
@@ -185,7 +186,7 @@ def test_a_weight_of_two_is_a_record_twice(loss: str) -> None:
 )
 def test_weights_of_a_wrong_shape_sign_or_sum_are_a_bug(weights: _Array) -> None:
     X, y = _data("noisy", 50, 3, seed=6)
-    with pytest.raises(LocalProtocolError, match="the weights"):
+    with raises(LocalProtocolError, "weights_refused"):
         fit(X, y, 0.1, weights=weights)
 
 
@@ -218,7 +219,7 @@ def test_from_the_least_regularization_on_no_records_lack_a_minimiser(loss: str)
     with pytest.raises(RunFailed):  # with less it does depend on the records
         fit(X, y, 1e-14, "smoothed-hinge")
     fit(np.zeros((30, 3)), y, 1e-14, "smoothed-hinge")
-    with pytest.raises(BadInput, match="regularization is 9e-11, but must be at least 1e-10"):
+    with raises(BadInput, "regularization_too_small", "9e-11", "1e-10"):
         check_regularization(9e-11)
 
 

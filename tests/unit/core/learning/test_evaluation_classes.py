@@ -17,6 +17,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_protocols import entry_of
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import evaluate_classes_in_the_clear, held_back_study, measuring, report_text
+from tests.messages import raises, says
 from tests.unit.core.learning.test_evaluation import _sd
 
 
@@ -95,8 +96,8 @@ def test_a_model_of_several_classes_is_measured_between_participants_too() -> No
     results = run_in_memory(entry_of(study), study, held)
     assert all(result == results[CHARLIE] for result in results.values())
     assert results[CHARLIE].evaluation.records == 1200
-    assert "It counts how many of each class get which answer" in " ".join(entry_of(study).explain(study).leaves)
-    with pytest.raises(BadInput, match="no threshold tells them apart"):
+    assert says(" ".join(entry_of(study).explain(study).leaves), "evaluation_counts")
+    with raises(BadInput, "threshold_with_classes"):
         _class_study(3, rule='"f1"')
 
 
@@ -106,6 +107,8 @@ def test_a_model_of_several_classes_that_always_says_the_same_is_called_so() -> 
     held = {name: Dataset(data.X[i::3], data.y[i::3], 3) for i, name in enumerate(study.names)}
     found = evaluate_classes_in_the_clear(study, Model((0.0,) * 12, None, (0.0, 1.0, 0.0)), held)
     assert found.same_answer == "c1"
-    assert "the same answer, 'c1'" in report_text(
-        {"stages": [], "metrics": {}, "statement": [], "evaluation": found.to_json()}
+    assert says(
+        report_text({"stages": [], "metrics": {}, "statement": [], "evaluation": found.to_json()}),
+        "nearly_all_one_answer",
+        "'c1'",
     )

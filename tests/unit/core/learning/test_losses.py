@@ -20,6 +20,7 @@ from masquerade_core.learning.losses import (
     require_convex,
 )
 from masquerade_core.study import Model
+from tests.messages import raises
 
 _Array = NDArray[np.float64]
 
@@ -77,13 +78,13 @@ def test_the_sigmoid_s_bounds_hold_and_are_sharp_and_it_is_not_convex() -> None:
 @pytest.mark.parametrize(
     ("loss", "Lambda", "said"),
     [
-        ("sigmoid", 0.1, 'loss is "sigmoid", which is not convex'),
-        ("logistic", 0.0, "regularization is 0"),
-        ("sigmoid", 0.0, "not convex"),
+        ("sigmoid", 0.1, ("loss_not_convex", "sigmoid")),
+        ("logistic", 0.0, ("regularization_needed", 0)),
+        ("sigmoid", 0.0, ("loss_not_convex", ...)),
     ],
 )
 def test_an_objective_without_a_unique_minimiser_is_refused(loss: str, Lambda: float, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+    with raises(BadInput, *said):
         require_convex(Model.model_validate({"loss": loss, "regularization": Lambda}))
 
 
@@ -112,7 +113,7 @@ def test_the_smoothed_hinge_is_the_hinge_outside_a_strip() -> None:
 def test_a_loss_has_a_name() -> None:
     assert loss_of("logistic") is LOGISTIC
     assert loss_of(SMOOTHED_HINGE) is loss_of("smoothed-hinge")
-    with pytest.raises(LocalProtocolError, match="no 'hinge' loss"):
+    with raises(LocalProtocolError, "loss_unknown", "'hinge'"):
         loss_of("hinge")
 
 
@@ -164,7 +165,7 @@ def test_a_perturbation_of_zero_changes_no_bit() -> None:
 def test_noise_beyond_floating_point_is_an_error() -> None:
     X, y = _data()
     for size in (1e6, 1e12, np.inf, np.nan):
-        with pytest.raises(RunFailed, match="noise is so large"):
+        with raises(RunFailed, "noise_beyond_floats"):
             fit(X, y, 1e-3, linear=np.full(6, size))
     b = np.full(6, 4e4)
     assert gradient_norm(fit(X, y, 1e-3, linear=b), X, y, 1e-3, linear=b) <= TOLERANCE

@@ -12,6 +12,7 @@ from masquerade_core.model import Model, model_to_json
 from masquerade_core.rng import SimulationRng
 from masquerade_core.saved_model import Shares, model_from_json
 from tests.helpers import RUN
+from tests.messages import raises
 from tests.protocol_helpers import make_study
 
 N = (1 << 511) + 0xBAD5EED
@@ -44,7 +45,7 @@ def test_the_shares_add_up_to_k_times_the_weights() -> None:
 def test_shares_do_not_open_with_one_missing_or_changed(missing: str) -> None:
     shares = shared(VECTOR)
     for other in ((0,), (shares.values[missing][0] ^ 1 << 500,)):
-        with pytest.raises(RunFailed, match="missing or wrong"):
+        with raises(RunFailed, "share_missing_or_wrong"):
             Shares({**shares.values, missing: other}, N, PACKING, 3, F).open()
 
 
@@ -98,7 +99,7 @@ def test_a_corrupt_file_is_bad_input_or_does_not_open(key: str, wrong: object) -
 
 @pytest.mark.parametrize("key", GOOD)
 def test_a_missing_key_is_bad_input(key: str) -> None:
-    with pytest.raises(BadInput, match="published shares"):
+    with raises(BadInput, "model_shares_malformed"):
         Shares.from_json(_without(key))
 
 
@@ -110,14 +111,14 @@ def test_too_few_or_many_shares_are_bad_input() -> None:
         {**rows, "p1": []},
         {**rows, "p1": rows["p1"] * 2},
     ):
-        with pytest.raises(BadInput, match="shares"):
+        with raises(BadInput, "model_shares_number"):
             Shares.from_json({**GOOD, "values": values})
 
 
 @pytest.mark.parametrize("parties", [0, -1])
 def test_no_parties_share_nothing(parties: int) -> None:
     values = {"charlie": GOOD["values"]["charlie"]} if parties == 0 else {}
-    with pytest.raises(BadInput, match="shares"):
+    with raises(BadInput, "model_shares_number"):
         Shares.from_json({**GOOD, "parties": parties, "values": values})
 
 
@@ -168,7 +169,7 @@ def test_a_model_whose_release_is_its_weights_goes_through_json() -> None:
 
 def test_weights_for_other_coordinates_are_bad_input(saved: dict[str, Any]) -> None:
     other = shared((1, 2, 3, 4), Packing(4, 3 << 22, 512))
-    with pytest.raises(BadInput, match="has 4 weights; its encoder and classes need 5"):
+    with raises(BadInput, "model_weights_number", 4, 5):
         model_from_json({**saved, "shares": other.to_json()})
 
 
@@ -176,5 +177,5 @@ def test_a_file_whose_shares_do_not_add_up_is_bad_input(saved: dict[str, Any]) -
     """Whoever has the file has no run that could be started again."""
     name, (first, *more) = next(iter(saved["shares"]["values"].items()))
     saved["shares"]["values"][name] = [hex(int(first, 16) ^ 1 << 500), *more]
-    with pytest.raises(BadInput, match="do not add up"):
+    with raises(BadInput, "shares_are_no_weights"):
         model_from_json(saved)

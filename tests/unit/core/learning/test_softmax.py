@@ -20,6 +20,7 @@ from masquerade_core.learning.softmax import (
     softmax_objective,
     softmax_probabilities,
 )
+from tests.messages import raises
 
 _Array = NDArray[np.float64]
 
@@ -113,7 +114,7 @@ def test_factored_and_conjugate_steps_end_at_the_same_classifier(monkeypatch: py
 def test_what_cannot_be_reached_is_an_error_and_no_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _data(100, 4, 3, seed=2, noise=0.0)
     monkeypatch.setattr(softmax, "_MAX_STEPS", 2)
-    with pytest.raises(RunFailed, match="gradient norm"):
+    with raises(RunFailed, "softmax_not_precise"):
         fit_softmax(X, y, 1e-4, classes=3)
 
 
@@ -121,7 +122,7 @@ def test_targets_that_are_not_probabilities_are_a_bug() -> None:
     X, y = _data(20, 3, 3, seed=2)
     good = one_hot(y, 3)
     for targets in (2 * good, good - 1e-3, good[:-1], np.where(good == 1, np.nan, 0), 2 * good - good[::-1]):
-        with pytest.raises(LocalProtocolError, match="probability"):
+        with raises(LocalProtocolError, "targets_not_probabilities"):
             fit_softmax(X, targets, 0.1)
     wrong: list[tuple[NDArray[np.float64] | NDArray[np.intp], int]] = [
         (y, 2),
@@ -130,13 +131,13 @@ def test_targets_that_are_not_probabilities_are_a_bug() -> None:
         (0 * y, 1),
     ]
     for labels, classes in wrong:
-        with pytest.raises(LocalProtocolError, match="labels"):
+        with raises(LocalProtocolError, "labels_not_indices"):
             fit_softmax(X, labels, 0.1, classes=classes)
-    with pytest.raises(LocalProtocolError, match="how many"):
+    with raises(LocalProtocolError, "classes_not_counted"):
         fit_softmax(X, y, 0.1)
-    with pytest.raises(LocalProtocolError, match="nothing is minimised"):
+    with raises(LocalProtocolError, "softmax_lambda_zero"):
         fit_softmax(X, good, 0.0)
-    with pytest.raises(LocalProtocolError, match="nothing is minimised"):
+    with raises(LocalProtocolError, "softmax_lambda_zero"):
         fit_softmax(X[:0], good[:0], 0.1)
 
 

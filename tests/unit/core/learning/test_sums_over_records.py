@@ -19,6 +19,7 @@ from masquerade_protocols.blocks.evaluation import Confusion, InBins, InCells
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.dp_whitened import vectors
 from masquerade_protocols.dp_whitened.estimates import Centre
+from tests.messages import raises
 
 _Array = NDArray[np.float64]
 
@@ -124,7 +125,7 @@ def test_the_sums_of_protocols_are_those_of_their_blocks(large: Dataset) -> None
 
 
 def test_a_sum_that_a_layout_cannot_hold_is_an_error_of_this_program(large: Dataset) -> None:
-    with pytest.raises(Exception, match="63 bits"):
+    with raises(Exception, "sum_beyond_63_bits"):
         vectors._total(large, lambda u, _: np.array([len(u) << 46]))
 
 

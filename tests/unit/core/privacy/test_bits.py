@@ -9,6 +9,7 @@ from scipy import stats
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.samplers.bits import Bits, check_positive, uniforms
 from masquerade_core.rng import SimulationRng
+from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT
 
 
@@ -40,5 +41,5 @@ def test_uniform_numbers_leave_0_out_and_reach_1() -> None:
 def test_one_scale_of_several_that_is_not_positive_is_a_bug() -> None:
     check_positive(Fraction(1, 10**9), Fraction(7))
     for bad in (Fraction(0), Fraction(-1)):
-        with pytest.raises(LocalProtocolError, match="must be greater than 0"):
+        with raises(LocalProtocolError, "noise_scale_not_positive"):
             check_positive(Fraction(1), bad)

@@ -21,6 +21,7 @@ from masquerade_core.privacy.noise.output_perturbation import (
 from masquerade_core.privacy.samplers.discrete_laplace import tail_bound
 from masquerade_core.privacy.statement import NONE, Claim
 from masquerade_protocols.local_aggregation.statement import paper_statement
+from tests.messages import says
 
 F = 32
 
@@ -105,8 +106,8 @@ def test_every_view_of_the_contract_stands_in_the_statement() -> None:
     views = [row.view for row in _statement(colluders=2)]
     assert views[0] == "released model"
     assert {"Charlie", "one party, not the smallest", "the party with the fewest records"} <= set(views)
-    assert any("Charlie with the lead" in view for view in views)
-    assert "Charlie with 2 parties, the smallest not among them" in views
+    assert any(says(view, "view_of_charlie_with_lead") for view in views)
+    assert any(says(view, "view_of_charlie_with_others", "2 parties") for view in views)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "l2"])
@@ -135,9 +136,9 @@ def test_numbers_are_rounded_up() -> None:
 
 
 def test_whether_the_privacy_target_is_met_is_said() -> None:
-    assert "The privacy target is met." in _statement(K=5, Lambda=2.0)[0].text
-    assert "The privacy target is not proved." in _statement(K=5, Lambda=0.001)[0].text
-    assert "The privacy target is met." in _statement(K=6, Lambda=0.001)[0].text
+    assert says(_statement(K=5, Lambda=2.0)[0].text, "target_met")
+    assert says(_statement(K=5, Lambda=0.001)[0].text, "target_not_proved")
+    assert says(_statement(K=6, Lambda=0.001)[0].text, "target_met")
 
 
 def test_the_calibration_that_would_hold_is_given_in_the_study_s_terms() -> None:

@@ -13,6 +13,7 @@ from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
 from masquerade_core.rng import SimulationRng, SystemRng
 from tests.helpers import calls
+from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT, P_REJECT, exact_gaussian_law, gaussian_law
 
 
@@ -65,11 +66,11 @@ def test_the_tail_of_discrete_gaussian_noise_is_bounded(sigma: Fraction) -> None
 
 @pytest.mark.parametrize("bad", [Fraction(0), Fraction(-1)])
 def test_no_noise_is_a_bug(bad: Fraction) -> None:
-    with pytest.raises(LocalProtocolError, match="scale of noise must be greater than 0"):
+    with raises(LocalProtocolError, "noise_scale_not_positive"):
         discrete_gaussian(SystemRng(), bad, 1)
-    with pytest.raises(LocalProtocolError, match="scale of noise must be greater than 0"):
+    with raises(LocalProtocolError, "noise_scale_not_positive"):
         discrete_gaussian_tail_bound(bad, 1)
-    with pytest.raises(LocalProtocolError, match="at least one coordinate"):
+    with raises(LocalProtocolError, "noise_bound_without_coordinates"):
         discrete_gaussian_tail_bound(Fraction(5), 0)
 
 

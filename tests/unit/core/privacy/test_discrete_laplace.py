@@ -12,6 +12,7 @@ from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace, tail_bound
 from masquerade_core.rng import SimulationRng, SystemRng
 from tests.helpers import calls
+from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT, P_REJECT
 
 
@@ -84,9 +85,9 @@ def test_noise_repeats_with_a_seed_and_never_without() -> None:
 
 @pytest.mark.parametrize("bad", [Fraction(0), Fraction(-1)])
 def test_no_noise_is_a_bug(bad: Fraction) -> None:
-    with pytest.raises(LocalProtocolError, match="scale of noise must be greater than 0"):
+    with raises(LocalProtocolError, "noise_scale_not_positive"):
         discrete_laplace(SystemRng(), bad, 1)
-    with pytest.raises(LocalProtocolError, match="scale of noise must be greater than 0"):
+    with raises(LocalProtocolError, "noise_scale_not_positive"):
         tail_bound(bad)
 
 

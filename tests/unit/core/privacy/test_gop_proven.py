@@ -20,6 +20,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_lab.baselines import gop
 from masquerade_protocols import entry_of, statement_of
+from tests.messages import raises
 from tests.pages import Page, defined_tests
 from tests.paper_data import N, simulated, study_of
 
@@ -216,13 +217,13 @@ def test_the_statements() -> None:
 
 @pytest.mark.parametrize("kw", [{"epsilon": 60.0}, {"epsilon": 1e3}])
 def test_a_privacy_target_without_noise_is_refused(kw: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match="delta"):
+    with raises(BadInput, "delta_used_up_at_epsilon"):
         entry_of(_proven(**kw))
 
 
 def test_other_baselines_have_no_such_calibration() -> None:
     text = study_of("pooled").to_toml().replace('calibration = "paper"', 'calibration = "proven"')
-    with pytest.raises(BadInput, match="pooled has only 'paper'"):
+    with raises(BadInput, "calibration_unknown", "pooled", "'paper'"):
         entry_of(Study.parse(text, in_memory=True))
 
 

@@ -14,6 +14,7 @@ from masquerade_core.privacy.samplers import l2_laplace as l2_module
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace, l2_tail_bound
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from tests.helpers import calls
+from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT, P_REJECT
 
 
@@ -173,9 +174,9 @@ def test_noise_repeats_with_a_seed_and_never_without() -> None:
 @pytest.mark.parametrize("bad", [Fraction(0), Fraction(-1)])
 def test_no_noise_is_a_bug(bad: Fraction) -> None:
     for beta, scale in ((bad, Fraction(1)), (Fraction(1), bad)):
-        with pytest.raises(LocalProtocolError, match="scale of noise must be greater than 0"):
+        with raises(LocalProtocolError, "noise_scale_not_positive"):
             l2_laplace(SystemRng(), beta, 1, scale)
-        with pytest.raises(LocalProtocolError, match="scale of noise must be greater than 0"):
+        with raises(LocalProtocolError, "noise_scale_not_positive"):
             l2_tail_bound(beta, 1, scale)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from tests.messages import raises
 
 
 @pytest.fixture(params=["system", "simulation"])
@@ -38,7 +39,7 @@ def test_below_is_uniform(n: int) -> None:
 
 @pytest.mark.parametrize("n", [0, -1, -(2**70)])
 def test_an_empty_range_is_refused_and_does_not_loop(rng: Rng, n: int) -> None:
-    with pytest.raises(LocalProtocolError, match="empty range"):
+    with raises(LocalProtocolError, "draw_from_empty_range"):
         rng.below(n)
 
 

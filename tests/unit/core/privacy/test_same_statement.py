@@ -134,8 +134,8 @@ def test_epsilon_may_differ_in_the_digits_that_a_numeric_library_decides() -> No
 
 def test_the_place_of_a_difference_is_said() -> None:
     rows = deepcopy(STATEMENT)
-    rows[1]["source"] = "a dream"
-    assert difference(rows, STATEMENT) == f"in row 2, source is 'a dream' instead of {ROW.source!r}"
+    rows[1]["source"] = "dream"
+    assert difference(rows, STATEMENT) == f"in row 2, source is 'dream' instead of {ROW.source!r}"
 
 
 def test_a_statement_of_every_protocol_is_the_same_after_a_file_held_it() -> None:

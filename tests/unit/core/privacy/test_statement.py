@@ -18,6 +18,7 @@ from masquerade_core.privacy.statement import (
     honest_noise,
     large_delta,
 )
+from tests.messages import says
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Shares:
         return None if shares < 2 else (3.0 * size / shares, 1e-6 if shares >= 3 else 1e-4)
 
 
-ROWS = Rows(source="Theorem 1", assumptions=("the encryption holds",))
-SHARED = SharedNoiseRows(source="Theorem 2", assumptions=("the encryption holds",), noise=Shares(), K=5)
+ROWS = Rows(source="Theorem 1", assumptions=("encryption holds",))
+SHARED = SharedNoiseRows(source="Theorem 2", assumptions=("encryption holds",), noise=Shares(), K=5)
 
 
 # --- Rows --------------------------------------------------------------------------------
@@ -42,7 +43,7 @@ SHARED = SharedNoiseRows(source="Theorem 2", assumptions=("the encryption holds"
 def _proved(**other: str) -> Claim:
     return ROWS.proved(
         "Charlie",
-        "He sees sums.",
+        "He sees.",
         "nobody lies",
         claimed="all",
         provable="epsilon = 1",
@@ -55,11 +56,11 @@ def _proved(**other: str) -> Claim:
 
 def test_a_row_with_a_proof_has_its_numbers_and_what_all_rows_have_in_common() -> None:
     row = _proved()
-    assert (row.view, row.text, row.claimed, row.provable) == ("Charlie", "He sees sums.", "all", "epsilon = 1")
+    assert (row.view, row.text, row.claimed, row.provable) == ("Charlie", "He sees.", "all", "epsilon = 1")
     assert (row.epsilon, row.delta, row.holds_at) == (1.0, 0.0, "this")
     assert (row.unit, row.neighbours, row.definition) == ("record", REPLACE_RECORD, COMPUTATIONAL)
     assert row.source == "Theorem 1"
-    assert row.assumptions == ("the encryption holds", "nobody lies")
+    assert row.assumptions == ("encryption holds", "nobody lies")
 
 
 def test_a_row_may_differ_from_what_all_have_in_common() -> None:
@@ -78,7 +79,7 @@ def test_a_row_without_a_proof_has_no_number_and_none_of_the_proofs_assumptions(
 
 
 def test_a_row_goes_into_json_with_its_assumptions_as_a_list() -> None:
-    assert _proved().to_json()["assumptions"] == ["the encryption holds", "nobody lies"]
+    assert _proved().to_json()["assumptions"] == ["encryption holds", "nobody lies"]
     assert _proved().to_json()["epsilon"] == 1.0
 
 
@@ -88,11 +89,11 @@ def test_a_row_goes_into_json_with_its_assumptions_as_a_list() -> None:
 @pytest.mark.parametrize(("unknown", "epsilon"), [(3, "1"), (4, "0.75"), (5, "0.6")])
 def test_a_view_that_misses_enough_shares_meets_the_target(unknown: int, epsilon: str) -> None:
     row = SHARED.row("Charlie", unknown, "text", "more")
-    assert row.claimed == "approximate, epsilon = 1, delta = 1e-06: the privacy target, for 2 colluding parties"
+    assert says(row.claimed, "target_for_colluders", "epsilon = 1, delta = 1e-06", "2 colluding parties")
     assert row.provable == f"epsilon = {epsilon}, delta = 1e-06"
     assert (row.epsilon, row.delta) == (3.0 / unknown, 1e-6)
     assert row.holds_at == "this noise"
-    assert row.assumptions == ("the encryption holds", "more")
+    assert row.assumptions == ("encryption holds", "more")
     assert (row.source, row.definition) == ("Theorem 2", COMPUTATIONAL)
 
 
@@ -100,15 +101,15 @@ def test_fewer_unknown_shares_than_honest_parties_prove_less_and_say_what_would_
     row = SHARED.row("Charlie with 3 parties", 2, "text")
     assert row.claimed == "not promised; proved anyway: epsilon = 1.5, delta = 0.0001"
     assert (row.provable, row.epsilon, row.delta) == ("epsilon = 1.5, delta = 0.0001", 1.5, 1e-4)
-    assert row.holds_at == "colluders = 3 in the study"
+    assert says(row.holds_at, "colluders_would_do", 3)
 
 
 def test_where_delta_would_reach_1_there_is_no_number() -> None:
     row = SHARED.row("Charlie with 4 parties", 1, "text", "more", unit="party", neighbours="a party")
     assert (row.provable, row.epsilon, row.delta, row.definition) == (NONE, None, None, NONE)
     assert row.claimed == "not promised; nothing is proved"
-    assert row.holds_at == "colluders = 4 in the study"
-    assert (row.source, row.assumptions) == ("Theorem 2", ("the encryption holds", "more"))
+    assert says(row.holds_at, "colluders_would_do", 4)
+    assert (row.source, row.assumptions) == ("Theorem 2", ("encryption holds", "more"))
     assert (row.unit, row.neighbours) == ("party", "a party")
 
 
@@ -124,8 +125,8 @@ def test_colluding_parties_are_counted_in_correct_english(K: int, shown: str) ->
 
 
 def test_the_noise_of_honest_parties_is_counted() -> None:
-    assert honest_noise(1) == "the noise of one honest party"
-    assert honest_noise(3) == "the noise of 3 honest parties"
+    assert says(honest_noise(1), "noise_of_one_honest")
+    assert says(honest_noise(3), "noise_of_honest", 3)
 
 
 @pytest.mark.parametrize(("delta", "units"), [(0.01, 100), (0.5, 100), (1.0, 1)])
@@ -145,7 +146,7 @@ def test_a_small_delta_is_not_warned_of() -> None:
 def test_a_delta_for_parties_is_warned_of_in_parties() -> None:
     warning = large_delta(0.1, 2_000, "party")
     assert "There are 2,000 parties" in warning
-    assert "all records of that party" in warning
+    assert says(warning, "all_records_of_party")
     assert "that record " not in warning
 
 

@@ -16,6 +16,7 @@ from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from masquerade_protocols import entry_of
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
+from tests.messages import says
 from tests.processes import Machines
 from tests.statement_studies import studies
 
@@ -109,16 +110,16 @@ def desk(tmp_path: Path) -> _Desk:
 def test_approve_says_whose_number_two_studies_show(desk: _Desk) -> None:
     assert desk.approve("first", "234") == ()
     (said,) = desk.approve("second", "23")
-    assert "This study and first count the records of different sites" in said
-    assert said.endswith("show everybody exactly how many records p4 has.")
+    assert says(said, "count_different_sites", "first")
+    assert says(said, "number_is_shown", "p4")
 
 
 def test_approve_says_to_whom_this_sites_own_number_is_shown(desk: _Desk) -> None:
     assert desk.approve("first", "2345") == ()
     assert desk.approve("second", "23") == ()  # the difference is that of p4 and p5 together
     (said,) = desk.approve("third", "45")  # and without the difference, p1's is left of this one
-    assert re.match("This study and (first and second|second and first) count", said)
-    assert said.endswith("show everybody exactly how many records this site has.")
+    assert says(said, "two_studies_count", "first and second") or says(said, "two_studies_count", "second and first")
+    assert says(said, "number_is_shown", "this site")
 
 
 def test_one_site_that_knows_its_own_number_can_be_enough(desk: _Desk) -> None:

@@ -12,6 +12,7 @@ from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import MAX_FRAME, WIRE_VERSION, Endpoint
 from masquerade_core.wire.messages import PARTIES
 from tests.helpers import PEER, RUN, Header, cuts, endpoints, flips, violation
+from tests.messages import raises, says
 
 BOB = "bob"
 
@@ -97,7 +98,7 @@ def test_a_refused_frame_does_not_move_the_count(charlie: Endpoint, header: Head
 
 
 def test_a_frame_too_long_is_not_sealed_and_not_counted(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
-    with pytest.raises(LocalProtocolError, match="too long"):
+    with raises(LocalProtocolError, "frame_too_long"):
         ends[PEER].seal(CHARLIE, "message", bytes(MAX_BODY))
     charlie.open(PEER, ends[PEER].seal(CHARLIE, "message", b""))
 
@@ -165,7 +166,7 @@ def test_another_partys_frame_is_no_broadcast_nor_is_ones_own(ends: dict[str, En
 
 
 def test_only_charlie_broadcasts(ends: dict[str, Endpoint], charlie: Endpoint) -> None:
-    with pytest.raises(LocalProtocolError, match="mallory cannot make a frame for all parties"):
+    with raises(LocalProtocolError, "frame_for_all_refused", "mallory"):
         ends[PEER].broadcast("message", b"news")
     violation(lambda: charlie.open(PEER, Header(PEER, CHARLIE).sealed(dst=PARTIES)))
     violation(lambda: charlie.open(PEER, Header(PEER, CHARLIE).sealed(dst=PARTIES, src=CHARLIE)))
@@ -217,7 +218,7 @@ def test_a_frame_that_comes_again_is_known_and_another_in_its_place_is_its_signe
     )
     others = (liar.seal(BOB, "message", b"?", type="Hail"), liar.broadcast("message", b"?", type="News"))
     for data in others:
-        assert "two frames for one place" in violation(partial(counted, bob, CHARLIE, data), CHARLIE).message
+        assert says(violation(partial(counted, bob, CHARLIE, data), CHARLIE).message, "two_frames_one_place")
 
 
 def test_frames_that_are_long_past_are_ignored_and_few_are_kept() -> None:

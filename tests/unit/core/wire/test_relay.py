@@ -11,6 +11,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.frames import Frame, pack_boxes, split_boxes, target
 from masquerade_core.wire.messages import PARTIES
 from tests.helpers import PEER, RUN, cuts, violation
+from tests.messages import raises
 
 NAMES = ("alice", "bob", PEER, "zoe")
 OTHERS = ("alice", "bob", "zoe")
@@ -80,7 +81,7 @@ def test_cut_or_overlong_bytes_are_the_speakers_fault() -> None:
 
 
 def test_boxes_of_two_lengths_are_never_packed() -> None:
-    with pytest.raises(LocalProtocolError, match="equally long"):
+    with raises(LocalProtocolError, "boxes_of_two_lengths"):
         pack_boxes((b"box-1", b"box-22"))
 
 

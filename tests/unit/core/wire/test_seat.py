@@ -16,6 +16,7 @@ from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import encode, pack_envelope
 from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
 from tests.helpers import RUN, finish, joined, secret_key, until
+from tests.messages import raises, says
 
 NAMES = ("alice", "bob", "eve")
 NONCE = bytes(24)
@@ -60,9 +61,9 @@ def charlie() -> Seat:
     return joined(CHARLIE, NAMES)
 
 
-def refused(role: Coroutine[Effect, Any, Any], match: str = "") -> None:
-    """Expect that a role fails with a bug of its own before anything is sent."""
-    with pytest.raises(LocalProtocolError, match=match):
+def refused(role: Coroutine[Effect, Any, Any], key: str = "", *values: object) -> None:
+    """Expect that a role fails with a bug of its own, with this sentence, before anything is sent."""
+    with raises(LocalProtocolError, key, *values) if key else pytest.raises(LocalProtocolError):
         until(role, Send)
 
 
@@ -150,45 +151,45 @@ def test_garbage_in_the_clear_names_the_sender(charlie: Seat) -> None:
 
 def test_a_label_serves_once(alice: Seat) -> None:
     finish(alice.once("noise", lambda rng: rng.bytes(4)))
-    refused(alice.once("noise", lambda rng: rng.bytes(4)), "'noise' was asked for twice")
+    refused(alice.once("noise", lambda rng: rng.bytes(4)), "drawn_twice", "'noise'")
     finish(alice.once("more noise", lambda rng: rng.bytes(4)))
 
 
 def test_a_seat_is_joined_once(alice: Seat) -> None:
-    refused(alice.join(), "twice")
+    refused(alice.join(), "drawn_twice", "'box key'")
 
 
 def test_a_sealed_message_never_travels_in_the_clear(alice: Seat, charlie: Seat) -> None:
-    refused(alice.send(CHARLIE, Hush(word="x")), "Hush is a sealed message; it cannot be sent in the clear")
-    refused(charlie.send("bob", Hush(word="x")), "Hush is a sealed message; it cannot be sent in the clear")
-    refused(charlie.broadcast(Hush(word="x")), "Hush is a sealed message; it cannot be sent in the clear")
+    refused(alice.send(CHARLIE, Hush(word="x")), "sealed_in_the_clear", "Hush")
+    refused(charlie.send("bob", Hush(word="x")), "sealed_in_the_clear", "Hush")
+    refused(charlie.broadcast(Hush(word="x")), "sealed_in_the_clear", "Hush")
 
 
 def test_a_message_is_not_sealed_for_a_party(alice: Seat) -> None:
-    refused(alice.send_sealed(Loud(word="x"), "bob"), "Loud is not a sealed message")  # type: ignore[arg-type]
-    refused(alice.send_sealed(Loud(word="x")), "Loud is not a sealed message")  # type: ignore[arg-type]
+    refused(alice.send_sealed(Loud(word="x"), "bob"), "not_a_sealed_message", "Loud")  # type: ignore[arg-type]
+    refused(alice.send_sealed(Loud(word="x")), "not_a_sealed_message", "Loud")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("to", [CHARLIE, "alice", "stranger", "*", ""])
 def test_no_sealed_message_goes_to_charlie_to_oneself_or_to_a_stranger(alice: Seat, to: str) -> None:
-    refused(alice.send_sealed(Hush(word="x"), to), "alice cannot send a sealed message to")
+    refused(alice.send_sealed(Hush(word="x"), to), "sealed_to_no_party", "alice")
 
 
 def test_charlie_sends_no_sealed_message_and_parties_do_not_broadcast(alice: Seat, charlie: Seat) -> None:
-    refused(charlie.send_sealed(Hush(word="x")), "charlie cannot send a sealed message")
-    refused(charlie.send_sealed(Hush(word="x"), "bob"), "charlie cannot send a sealed message")
-    refused(alice.broadcast(News(word="x")), "alice cannot broadcast; only Charlie can")
+    refused(charlie.send_sealed(Hush(word="x")), "sealed_to_no_party", "charlie")
+    refused(charlie.send_sealed(Hush(word="x"), "bob"), "sealed_to_no_party", "charlie")
+    refused(alice.broadcast(News(word="x")), "cannot_broadcast", "alice")
 
 
 def test_charlie_broadcasts_what_is_declared_so_and_nothing_else(charlie: Seat) -> None:
-    refused(charlie.broadcast(Loud(word="x")), "Loud is not a broadcast")
-    refused(charlie.send("bob", News(word="x")), "News is a broadcast; charlie cannot send it to bob alone")
+    refused(charlie.broadcast(Loud(word="x")), "not_a_broadcast", "Loud")
+    refused(charlie.send("bob", News(word="x")), "broadcast_to_one", "News", "charlie", "bob")
 
 
 def test_parties_do_not_send_to_each_other_nor_charlie_to_himself(alice: Seat, charlie: Seat) -> None:
-    refused(alice.send("bob", Loud(word="x")), "messages go between a party and Charlie")
-    refused(alice.send("alice", Loud(word="x")), "messages go between a party and Charlie")
-    refused(charlie.send(CHARLIE, Loud(word="x")), "messages go between a party and Charlie")
+    refused(alice.send("bob", Loud(word="x")), "neither_end_is_charlie")
+    refused(alice.send("alice", Loud(word="x")), "neither_end_is_charlie")
+    refused(charlie.send(CHARLIE, Loud(word="x")), "neither_end_is_charlie")
 
 
 def test_nobody_talks_or_listens_before_joining() -> None:
@@ -200,14 +201,14 @@ def test_nobody_talks_or_listens_before_joining() -> None:
         alice.gather(Hush),
         charlie.broadcast(Loud(word="x")),
     ):
-        refused(role, "before it joined")
+        refused(role, "used_before_joining")
     calls: tuple[Callable[[], object], ...] = (
         lambda: alice.seal(SimulationRng(0), CHARLIE, b"x"),
         lambda: alice.unseal(bytes(50), length=2),
         lambda: alice.pair_key("bob", "x"),
     )
     for call in calls:
-        with pytest.raises(LocalProtocolError, match="before it joined"):
+        with raises(LocalProtocolError, "used_before_joining"):
             call()
 
 
@@ -228,11 +229,11 @@ def test_ciphertexts_go_where_they_were_made_for(alice: Seat, charlie: Seat) -> 
     def made(to: str) -> Ciphertexts:
         return Ciphertexts.outgoing([FullPool(key.public, key.obfuscators(SimulationRng(0), 1)).encrypt(1, to)])
 
-    refused(alice.send(CHARLIE, Total(total=made("bob"))), "not fresh for charlie")
-    refused(alice.send_sealed(Terms(terms=made(CHARLIE)), "bob"), "not fresh for bob")
-    refused(alice.send_sealed(Terms(terms=made("eve")), "bob"), "not fresh for bob")
-    refused(alice.send_sealed(Terms(terms=made("bob"))), "not fresh")
-    refused(charlie.broadcast(Total(total=made("bob"))), "not fresh")
+    refused(alice.send(CHARLIE, Total(total=made("bob"))), "ciphertexts_not_fresh", "charlie", ...)
+    refused(alice.send_sealed(Terms(terms=made(CHARLIE)), "bob"), "ciphertexts_not_fresh", "bob", ...)
+    refused(alice.send_sealed(Terms(terms=made("eve")), "bob"), "ciphertexts_not_fresh", "bob", ...)
+    refused(alice.send_sealed(Terms(terms=made("bob"))), "ciphertexts_not_fresh", ..., ...)
+    refused(charlie.broadcast(Total(total=made("bob"))), "ciphertexts_not_fresh", ..., ...)
     assert len(until(alice.send_sealed(Terms(terms=made("bob")), "bob"), Send).bodies) == 1
     assert len(until(charlie.broadcast(Total(total=made("*"))), Send).bodies) == 3
 
@@ -242,8 +243,8 @@ def test_what_came_off_the_wire_is_not_passed_on(alice: Seat, bob: Seat) -> None
     fresh = FullPool(key.public, key.obfuscators(SimulationRng(0), 1)).encrypt(1, "bob")
     box = sealed(alice, Terms(terms=Ciphertexts.outgoing([fresh])), "bob")["bob"]
     received = hear(bob, box, "alice", Terms)
-    refused(bob.send_sealed(received, "eve"), "not fresh")
-    refused(bob.send(CHARLIE, Total(total=received.terms)), "not fresh")
+    refused(bob.send_sealed(received, "eve"), "ciphertexts_not_fresh", ..., ...)
+    refused(bob.send(CHARLIE, Total(total=received.terms)), "ciphertexts_not_fresh", ..., ...)
 
 
 # --- Sealed messages ------------------------------------------------------------
@@ -288,7 +289,7 @@ def test_boxes_out_of_order_are_not_heard(alice: Seat, bob: Seat) -> None:
 def test_ones_own_box_does_not_come_back_as_the_peers(alice: Seat) -> None:
     # Each direction has a key of its own: alice cannot take what she sealed for bob for his.
     mine = sealed(alice, Hush(word="canary"))["bob"]
-    assert "does not open" in not_heard(alice, mine, "bob").message
+    assert says(not_heard(alice, mine, "bob").message, "box_does_not_open", ..., ...)
 
 
 def test_a_box_of_another_type_is_not_heard(alice: Seat, bob: Seat) -> None:
@@ -341,7 +342,7 @@ def test_a_sealed_value_opens_at_its_owner_and_bears_no_name(alice: Seat, bob: S
 
 @pytest.mark.parametrize("length", [0, 4, 6])
 def test_a_sealed_value_of_another_length_is_refused(alice: Seat, charlie: Seat, length: int) -> None:
-    with pytest.raises(ProtocolViolation, match=f"5 bytes; it must contain {length}"):
+    with raises(ProtocolViolation, "sealed_value_length", 5, length):
         charlie.unseal(alice.seal(SimulationRng(1), CHARLIE, b"12345"), length=length)
 
 

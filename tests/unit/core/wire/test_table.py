@@ -14,6 +14,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.table import Entry, Passed, Table, replay
 from masquerade_core.wire.codec import pack_plain
 from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
+from tests.messages import raises, says
 
 NAMES = ("alice", "bob", "eve")
 
@@ -166,9 +167,9 @@ def test_a_deadlock_says_who_waits_for_what_from_whom() -> None:
     table = Table(NAMES)
     with pytest.raises(RunFailed) as caught:
         table.run(roles(table, bob=deaf(table.seat("bob"))))
-    assert "bob waits for 'Result' from charlie" in caught.value.message
-    assert "alice waits for 'Coin' from bob and eve" in caught.value.message
-    assert "charlie waits for 'Tally' from alice, bob and eve" in caught.value.message
+    assert says(caught.value.message, "waits_for", "bob", "'Result'", "charlie")
+    assert says(caught.value.message, "waits_for", "alice", "'Coin'", "bob and eve")
+    assert says(caught.value.message, "waits_for", "charlie", "'Tally'", "alice, bob and eve")
 
 
 def test_who_never_joins_keeps_everybody_waiting() -> None:
@@ -176,7 +177,7 @@ def test_who_never_joins_keeps_everybody_waiting() -> None:
         return b""
 
     table = Table(NAMES)
-    with pytest.raises(RunFailed, match="never joined"):
+    with raises(RunFailed, "never_joined"):
         table.run(roles(table, bob=absent(table.seat("bob"))))
 
 
@@ -191,11 +192,13 @@ def test_one_error_ends_the_run_and_every_role() -> None:
 
     async def failing(seat: Seat) -> bytes:
         await seat.join()
-        raise ProtocolViolation("bob saw enough", peer="alice")
+        raise seen
 
+    seen = ProtocolViolation("enough", peer="alice")
     table = Table(NAMES)
-    with pytest.raises(ProtocolViolation, match="enough"):
+    with pytest.raises(ProtocolViolation) as caught:
         table.run(roles(table, bob=failing(table.seat("bob")), eve=watched(table.seat("eve"))))
+    assert caught.value is seen
     assert closed == ["eve"]
 
 
@@ -206,7 +209,7 @@ def test_a_message_out_of_turn_is_noticed() -> None:
         return b""
 
     table = Table(NAMES)
-    with pytest.raises(LocalProtocolError, match="bob sent 'Hint' where 'Coin' is due"):
+    with raises(LocalProtocolError, "other_message_due", "bob", "'Hint'", "'Coin'"):
         table.run(roles(table, bob=hasty(table.seat("bob"))))
 
 
@@ -247,14 +250,14 @@ def test_a_replay_catches_what_is_drawn_or_counted_outside_once(kind: str) -> No
     }[kind]
     table = Table(NAMES)
     table.run(roles(table, bob=party(table.seat("bob"), own("bob"), extra)))
-    with pytest.raises(LocalProtocolError, match="of a replay is Send"):
+    with raises(LocalProtocolError, "replay_step_is", "Send"):
         replay(party(table.seat("bob"), own("bob"), extra), table.journal("bob"))
 
 
 def test_a_replay_with_other_data_is_noticed() -> None:
     table = Table(NAMES)
     table.run(roles(table))
-    with pytest.raises(LocalProtocolError, match="of a replay is Send"):
+    with raises(LocalProtocolError, "replay_step_is", "Send"):
         replay(party(table.seat("bob"), own("BOB")), table.journal("bob"))
 
 
@@ -274,9 +277,9 @@ def test_a_replay_that_ends_early_or_late_is_noticed() -> None:
     table = Table(NAMES)
     table.run(roles(table))
     journal = table.journal("bob")
-    with pytest.raises(LocalProtocolError, match="ended before step 2"):
+    with raises(LocalProtocolError, "replay_ended_early", 2):
         replay(short(table.seat("bob")), journal)
-    with pytest.raises(LocalProtocolError, match="asked for more"):
+    with raises(LocalProtocolError, "replay_goes_on"):
         replay(roles_of(table, "bob"), journal[:-1])
 
 
@@ -287,7 +290,7 @@ def test_a_replay_in_another_order_of_draws_is_noticed() -> None:
     draws = [i for i, entry in enumerate(journal) if isinstance(entry.effect, Once)]
     i, j = draws[1], draws[2]
     journal[i], journal[j] = journal[j], journal[i]
-    with pytest.raises(LocalProtocolError, match="of a replay is Once"):
+    with raises(LocalProtocolError, "replay_step_is", "Once"):
         replay(roles_of(table, "bob"), journal)
 
 
@@ -298,5 +301,5 @@ def test_changed_answers_of_once_change_what_is_sent() -> None:
     journal = list(table.journal("bob"))
     at = next(i for i, e in enumerate(journal) if isinstance(e.effect, Once) and e.effect.label == "coin")
     journal[at] = Entry(journal[at].effect, pack_plain(bytes(16)))
-    with pytest.raises(LocalProtocolError, match="of a replay is Send"):
+    with raises(LocalProtocolError, "replay_step_is", "Send"):
         replay(roles_of(table, "bob"), journal)

@@ -11,6 +11,7 @@ from masquerade_core.seat import Receive, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Silence, Table, replay
 from masquerade_core.wire.messages import Broadcast, Message
+from tests.messages import raises
 
 NAMES = ("alice", "bob", "eve")
 
@@ -85,7 +86,7 @@ def test_another_type_than_is_due_is_the_tables_callers_fault() -> None:
         await seat.send(CHARLIE, Other(value=0))
 
     table = Table(NAMES)
-    with pytest.raises(LocalProtocolError, match="bob sent 'Other' where 'Number' is due"):
+    with raises(LocalProtocolError, "other_message_due", "bob", "'Other'", "'Number'"):
         _run(table, bob=other(table.seat("bob")))
 
 
@@ -95,7 +96,7 @@ def test_who_waits_without_patience_is_stuck() -> None:
         await seat.gather(Number, NAMES)
 
     table = Table(NAMES, silent={"eve": Silence("Number", 0)})
-    with pytest.raises(RunFailed, match="charlie waits for 'Number' from"):
+    with raises(RunFailed, "waits_for", "charlie", "'Number'", ...):
         _run(table, **{CHARLIE: patient(table.seat(CHARLIE))})
     assert table.now == 0
 

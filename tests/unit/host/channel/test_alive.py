@@ -13,6 +13,7 @@ import pytest
 
 from masquerade import alive
 from masquerade_core.errors import CannotConnect, RunFailed
+from tests.messages import raises
 
 CHARLIE = """
 import sys
@@ -75,7 +76,7 @@ def _wait_and(sign: Path, happens: Callable[[], None]) -> None:
 
 def test_a_party_that_waits_is_ended_once_charlie_is_killed(sign: Path, charlie: subprocess.Popen[bytes]) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    with pytest.raises(CannotConnect, match="Charlie's container ended before the run did") as caught:
+    with raises(CannotConnect, "charlie_ended_before_run") as caught:
         _wait_and(sign, charlie.kill)
     assert "logs curator" in caught.value.hint
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
@@ -99,5 +100,5 @@ def test_a_party_that_ends_after_charlie_ends_well(
 def test_a_party_that_is_stopped_by_somebody_else_does_not_blame_charlie(
     sign: Path, charlie: subprocess.Popen[bytes]
 ) -> None:
-    with pytest.raises(RunFailed, match="stopped by SIGTERM"):
+    with raises(RunFailed, "stopped_by", "SIGTERM"):
         _wait_and(sign, partial(os.kill, os.getpid(), signal.SIGTERM))

@@ -20,6 +20,7 @@ from masquerade_host.session.messages import Beat, pack_beat
 from masquerade_host.session.states import Turn
 from masquerade_host.transport.interface import Arrival
 from tests.host_helpers import World
+from tests.messages import says
 from tests.wired import Wired
 
 NAMES = ("p1", "p2", "p3")
@@ -214,7 +215,7 @@ def test_a_partition_as_long_as_the_deadline_ends_the_run_and_names_who_is_gone(
         assert error.waited_for == ("p1",)
     assert isinstance(error := wired.errors["p1"], DeadlinePassed)
     assert error.waited_for == (CHARLIE,)
-    assert "the connection to Charlie was lost" in error.message
+    assert says(error.message, "connection_lost")
 
 
 def test_charlie_gives_up_before_a_party_does() -> None:
@@ -296,7 +297,7 @@ def test_a_charlie_who_has_forgotten_the_run_ends_it_and_nobody_is_accused() -> 
     wired.links["p1"].inbox.append(refusal)
     wired.pump(1)
     assert isinstance(error := wired.errors["p1"], RunFailed)
-    assert "does not know this run any more" in error.message
+    assert says(error.message, "run_not_known_any_more")
     assert not another.errors
 
 

@@ -17,6 +17,7 @@ from masquerade_host.faults.verifying import read_folder
 from masquerade_host.process.program import Program
 from masquerade_host.store.transcript import TRANSCRIPT, Entry, Recorder, Transcript, chained, read_transcript
 from tests.host_helpers import World, new_keys
+from tests.messages import says, sentence
 from tests.run_folders import resign, run_to_folders, statement_hash, transcript_of
 
 PARTIES = ("p1", "p2", "p3")
@@ -55,19 +56,19 @@ def test_one_folder_of_an_honest_run_holds(
 ) -> None:
     code, said = verify(capsys, runs / name)
     assert (code, said["status"]) == (0, "ok"), said
-    assert "p1, p2 and p3 and Charlie ran the study 'toy'" in said["message"]
+    assert says(said["message"], "verified_run", "p1, p2 and p3", "'toy'")
     data = said["data"]
     assert data["took_part"] == list(PARTIES)
     assert data["study_digest"] == world.study.digest().hex()
     assert any("withheld" in words for words in data["not_proved"])
-    assert any("his folder is not among these" in words for words in data["not_proved"]) == (name != CHARLIE)
+    assert any(says(words, "verified_without_charlies_folder") for words in data["not_proved"]) == (name != CHARLIE)
     assert len(data["proved"]) == 5
 
 
 def test_all_folders_of_an_honest_run_hold_together(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = verify(capsys, *(runs / name for name in EVERYBODY))
     assert (code, said["data"]["contradictions"]) == (0, [])
-    assert any("noted as sent the other noted as received" in words for words in said["data"]["proved"])
+    assert any(says(words, "sent_is_received") for words in said["data"]["proved"])
     assert not any("withheld" in words for words in said["data"]["not_proved"])
 
 
@@ -158,7 +159,7 @@ def test_the_folder_of_another_participant_cannot_pass_for_one_s_own(
     path.write_text(path.read_text().replace('"participant": "p2"', '"participant": "p1"'))
     code, said = verify(capsys, runs / "p2")
     assert code == 1
-    assert "the signature is not one that p1 made" in said["data"]["folders"][0]["problems"][0]
+    assert says(said["data"]["folders"][0]["problems"][0], "signature_of_another", "p1")
 
 
 # --- The owner of a folder changes it, and signs it again ------------------------------
@@ -277,11 +278,11 @@ def test_a_folder_whose_statement_is_worded_otherwise_holds_and_is_named(
     _first_row(**reworded)(runs / "p1", world)
     code, said = verify(capsys, runs / "p1", runs / "p2")
     assert (code, said["data"]["reworded"], said["data"]["contradictions"]) == (0, ["p1"], [])
-    assert any("its rows, numbers and sources follow" in words for words in said["data"]["proved"])
+    assert any(says(words, "statement_from_study") for words in said["data"]["proved"])
     assert json.loads((runs / "p1" / "result.json").read_text())["statement"][0]["text"] == reworded["text"]
     assert command(["verify", str(runs / "p1")]) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "wording" in line]
-    assert line == "wording: p1 wrote the privacy statement with another wording than this program's"
+    assert line == sentence("reworded_statement", "p1")
     assert command(["verify", str(runs / "p2")]) == 0
     assert "wording" not in capsys.readouterr().err
 
@@ -299,7 +300,8 @@ def test_statements_that_claim_different_things_contradict_each_other(
     assert verify(capsys, runs / "p1")[0] == verify(capsys, runs / "p2")[0] == 0  # this version does not compute them
     code, said = verify(capsys, runs / "p1", runs / "p2")
     assert code == 8
-    assert [each["words"] for each in said["data"]["contradictions"]] == ["p1 and p2 have different privacy statements"]
+    told = [each["words"] for each in said["data"]["contradictions"]]
+    assert told == [sentence("have_different", "p1", "p2", "privacy statements")]
 
 
 def test_a_folder_signed_by_a_key_that_is_not_in_the_study(
@@ -308,7 +310,7 @@ def test_a_folder_signed_by_a_key_that_is_not_in_the_study(
     resign(runs / "p1", World(world.study, {**world.keys, "p1": new_keys()}))
     code, said = verify(capsys, runs / "p1")
     assert code == 1
-    assert "the signature is not one that p1 made" in said["message"]
+    assert says(said["message"], "signature_of_another", "p1")
 
 
 # --- Folders that hold by themselves, and contradict each other ------------------------
@@ -348,7 +350,7 @@ def test_charlie_cannot_leave_out_what_he_did_not_pass_on(
     _fewer_entries(lambda e: e.direction == "sent" and e.kind == "sealed")(runs / CHARLIE, world)
     code, said = verify(capsys, runs / CHARLIE)
     assert code == 1
-    assert "did not pass on every sealed message" in said["message"]
+    assert says(said["message"], "sealed_not_passed_on")
 
 
 def test_folders_of_two_runs_or_twice_of_one_participant_are_refused(
@@ -356,10 +358,10 @@ def test_folders_of_two_runs_or_twice_of_one_participant_are_refused(
 ) -> None:
     shutil.copytree(runs / "p1", tmp_path / "again")
     code, said = verify(capsys, runs / "p1", tmp_path / "again")
-    assert (code, "two of the folders are those of p1" in said["message"]) == (4, True)
+    assert (code, says(said["message"], "two_folders_of_one", "p1")) == (4, True)
     run_to_folders(tmp_path / "other")
     code, said = verify(capsys, runs / "p1", tmp_path / "other" / "p2")
-    assert (code, "is of the run" in said["message"]) == (4, True)
+    assert (code, says(said["message"], "transcript_of_another_run")) == (4, True)
 
 
 def test_what_is_no_folder_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -368,7 +370,7 @@ def test_what_is_no_folder_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "study.toml").write_text("")
     (tmp_path / "result.json").write_text("[]")
     code, said = verify(capsys, tmp_path)
-    assert (code, "is no transcript of a run" in said["message"]) == (4, True)
+    assert (code, says(said["message"], "no_transcript")) == (4, True)
 
 
 # --- The chain ---------------------------------------------------------------------------
@@ -409,10 +411,10 @@ def test_the_programs_are_shown_as_what_each_participant_said(
     data = json.loads(capsys.readouterr().out)["data"]
     assert data["programs"] == {name: same.digest.hex() for name in ("p1", "p3", CHARLIE)} | {"p2": other.digest.hex()}
     assert data["said"] == [
-        f"p1, p3 and charlie ran the program {same.digest.hex()[:16]}, by their own word",
-        f"p2 ran the program {other.digest.hex()[:16]}, by its own word",
+        sentence("ran_program", "p1, p3 and charlie", same.digest.hex()[:16], "their"),
+        sentence("ran_program", "p2", other.digest.hex()[:16], "its"),
     ]
     lie = replace(transcript_of(tmp_path / "p1"), program=other.digest)
     (tmp_path / "p1" / TRANSCRIPT).write_text(lie.to_text())
     assert command(["verify", str(tmp_path / "p1")]) == 1
-    assert "p1 said another program in the run than in its transcript" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "another_program_said", "p1")

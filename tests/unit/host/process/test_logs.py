@@ -21,6 +21,7 @@ from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.process.terminal import Terminal
 from tests.face_helpers import Shell
 from tests.host_helpers import World
+from tests.messages import pattern, raises, says, sentence
 from tests.wired import Clock, Wired
 
 CANARY = "canary-0123456789"
@@ -130,10 +131,11 @@ def test_each_line_has_a_time_in_utc_and_a_level() -> None:
     log("left", party="p1")
     log("error", message="p1 was late", hint="ask p1", exit_code=3, error_code="deadline_passed")
     log("traffic", messages=1, bytes=2)
+    hint_is = sentence("what_to_do")
     assert lines(err.getvalue()) == [
-        ("INFO", "p1 is here: 1 of 3."),
-        ("WARNING", "p1 went away; Charlie waits for it."),
-        ("ERROR", "p1 was late; what to do: ask p1 (exit code 3, deadline_passed)"),
+        ("INFO", sentence("is_here", "p1", 1, 3)),
+        ("WARNING", sentence("went_away", "p1")),
+        ("ERROR", f"p1 was late; {hint_is} ask p1 (exit code 3, deadline_passed)"),
     ]
 
 
@@ -229,7 +231,7 @@ def test_a_log_file_may_be_rotated_while_it_is_written(tmp_path: Path, how: str)
     else:
         path.rename(tmp_path / "my.log.1")
     log("left", party="p2")
-    assert [words for _, words in lines(path.read_text())] == ["p2 went away; Charlie waits for it."]
+    assert [words for _, words in lines(path.read_text())] == [sentence("went_away", "p2")]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -248,8 +250,8 @@ def test_a_full_disk_ends_no_run_and_the_lines_that_are_missing_are_counted(
         log("left", party="p2")
     log("left", party="p3")
     assert lines((tmp_path / "my.log").read_text()) == [
-        ("WARNING", "Lines of this log that could not be written: 2."),
-        ("WARNING", "p3 went away; Charlie waits for it."),
+        ("WARNING", sentence("lines_not_written", 2)),
+        ("WARNING", sentence("went_away", "p3")),
     ]
 
 
@@ -257,7 +259,7 @@ def test_a_log_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path, tmp_path / "no" / "my.log", tmp_path / "link", tmp_path / "fifo"):
-        with pytest.raises(BadInput, match="cannot be written"):
+        with raises(BadInput, "log_not_written"):
             LogFile(path)
 
 
@@ -314,7 +316,7 @@ def test_at_a_terminal_the_file_alone_is_a_log(tmp_path: Path) -> None:
     with reporting(Reporting(tmp_path / "my.log", Level.WARNING), err) as observe:
         observe("stage", name="keys")
         observe("left", party="p1")
-    assert screen(err.getvalue()) == ["keys ...", "p1 went away; Charlie waits for it.", ""]
+    assert screen(err.getvalue()) == ["keys ...", sentence("went_away", "p1"), ""]
     assert [level for level, _ in lines((tmp_path / "my.log").read_text())] == ["WARNING"]
 
 
@@ -343,10 +345,13 @@ def test_where_stderr_is_a_log_it_tells_of_an_error_once(
     monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     words = [command, tmp_path / "no.toml", "--key", "k", *(["--data", "d"] if command == "party" else [])]
     answer = Shell(capsys)(*words)
-    assert (answer.code, answer.err.count("there is no study at")) == (4, 1)
+    assert (answer.code, len(re.findall(pattern("file_missing", "study"), answer.err))) == (4, 1)
     assert "(exit code 4, bad_input)" in answer.err
     shown = Shell(capsys)(*words, "--format", "json")
-    assert (shown.code, shown.out.count("there is no study at")) == (4, 1)  # stdout has the answer, as ever
+    assert (shown.code, len(re.findall(pattern("file_missing", "study"), shown.out))) == (
+        4,
+        1,
+    )  # stdout has the answer, as ever
 
 
 @pytest.mark.parametrize("module", ["masquerade_party", "masquerade_curator"])
@@ -360,8 +365,8 @@ def test_the_modules_have_the_options_of_the_commands_log_and_metrics(
     words += ["--log-file", tmp_path / "my.log", "--log-level", "info", "--metrics", "0"]
     assert main(app, [str(word) for word in words], module) == 4
     (_, (level, said)) = lines((tmp_path / "my.log").read_text())  # the first line has the address of the metrics
-    assert (level, "there is no study at" in said) == ("ERROR", True)
-    assert capsys.readouterr().err.count("there is no study at") == 1
+    assert (level, says(said, "file_missing", "study")) == ("ERROR", True)
+    assert len(re.findall(pattern("file_missing", "study"), capsys.readouterr().err)) == 1
 
 
 @pytest.mark.parametrize("command", ["party", "curator"])
@@ -373,6 +378,6 @@ def test_both_processes_write_a_log(
     answer = Shell(capsys)(*words, *(["--data", "d"] if command == "party" else []))
     assert answer.code == 4
     ((level, said),) = lines((tmp_path / "my.log").read_text())
-    assert (level, "there is no study at" in said, "(exit code 4, bad_input)" in said) == ("ERROR", True, True)
+    assert (level, says(said, "file_missing", "study"), "(exit code 4, bad_input)" in said) == ("ERROR", True, True)
     refused = Shell(capsys)(*words[:-1], tmp_path, *(["--data", "d"] if command == "party" else []))
-    assert (refused.code, "cannot be written" in refused.err) == (4, True)
+    assert (refused.code, says(refused.err, "log_not_written")) == (4, True)

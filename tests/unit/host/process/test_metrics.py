@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -21,6 +21,7 @@ from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.transport.interface import ConnectionEvent
 from tests.face_helpers import Shell
 from tests.host_helpers import World
+from tests.messages import raises, says, sentence
 from tests.wired import Clock, Wired
 
 PER_RUN = {
@@ -140,7 +141,7 @@ def test_a_session_feeds_them(metrics: Metrics, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_process_is_well_while_the_thread_of_the_sockets_steps(metrics: Metrics, clock: Clock) -> None:
     well, words = metrics.health()
-    assert (well, "has not begun" in words) == (False, True)
+    assert (well, says(words, "run_not_begun")) == (False, True)
     metrics("stage", name="training")  # an event of another thread's would not do
     assert metrics.health()[0] is False
     metrics("traffic", messages=0, bytes=0)
@@ -148,7 +149,7 @@ def test_a_process_is_well_while_the_thread_of_the_sockets_steps(metrics: Metric
     assert metrics.health() == (True, "ok")
     clock.now += 1.0
     well, words = metrics.health()
-    assert (well, words) == (False, "the thread of the sockets has not stepped for 16 seconds; allowed are 15")
+    assert (well, words) == (False, sentence("sockets_thread_stuck", 16, 15))
 
 
 def test_a_session_s_step_is_a_sign_of_life_often_enough(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,18 +248,18 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
     "text", ["", ":9464", "x:9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "-1", "1.5", "²", "٩٤٦٤"]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="--metrics is"):
+    with raises(BadInput, "metrics_address_refused", ...):
         address_of(text)
 
 
 def test_a_port_that_is_taken_is_bad_input(served: tuple[Metrics, str]) -> None:
-    with pytest.raises(BadInput, match="nothing can listen"), serving(str(urlsplit(served[1]).port)):
+    with raises(BadInput, "metrics_port_in_use"), serving(str(urlsplit(served[1]).port)):
         raise AssertionError
 
 
 def test_without_the_prometheus_client_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(BadInput, match="prometheus-client, which is not installed") as caught:
+    with raises(BadInput, "metrics_package_missing") as caught:
         Metrics()
     assert "masquerade[metrics]" in caught.value.hint
 
@@ -269,8 +270,9 @@ def test_a_run_s_report_serves_them_and_says_where() -> None:
         (address,) = re.findall(r"Metrics are at (http://127.0.0.1:\d+/metrics)\.", err.getvalue())
         observe("traffic", messages=3, bytes=100)
         assert "masquerade_frames_total 3.0\n" in fetch(address, "/metrics")[1]
-    with pytest.raises(OSError, match="refused"):
+    with pytest.raises(URLError) as caught:
         fetch(address, "/metrics")
+    assert isinstance(caught.value.reason, ConnectionRefusedError)
 
 
 @pytest.mark.parametrize("command", ["party", "curator"])
@@ -280,4 +282,4 @@ def test_both_processes_have_the_option(
     monkeypatch.setattr("masquerade_host.process.process.harden", lambda: None)
     more = ["--data", "d"] if command == "party" else []
     answer = Shell(capsys)(command, "no.toml", "--key", "k", "--metrics", "everywhere", *more)
-    assert (answer.code, "--metrics is 'everywhere'" in answer.err) == (4, True)
+    assert (answer.code, says(answer.err, "metrics_address_refused", "'everywhere'")) == (4, True)

@@ -18,6 +18,7 @@ from masquerade_host.session.rollback_check import ASK, Ask, padded
 from masquerade_host.transport.interface import Arrival
 from masquerade_protocols.blame import verdict
 from tests.host_helpers import World
+from tests.messages import says
 from tests.wired import Wired
 
 NAMES = ("p1", "p2", "p3")
@@ -231,4 +232,4 @@ def test_files_of_both_machines_and_of_charlie_convict_nobody(play: Play) -> Non
         files.append(replace(whole, signature=keys[who].signing.sign(whole.signed())))
     found = verdict(study, run, files)
     assert (found.culprit, found.suspects) == ("", ())
-    assert "copies of its state folder" in found.found[0]
+    assert says(found.found[0], "state_folder_copied")

@@ -14,6 +14,7 @@ from masquerade_core.wire.codec import encode
 from masquerade_core.wire.messages import PARTIES
 from masquerade_host.session.messages import AllClosed, Beat, pack_beat
 from tests.host_helpers import World
+from tests.messages import says
 from tests.wired import Wired
 
 NAMES = ("p1", "p2", "p3")
@@ -48,7 +49,7 @@ def test_charlie_goes_on_when_his_patience_is_over() -> None:
     assert wired.answers[CHARLIE] == (b"hello", b"hello", None)
     assert wired.errors.keys() == {"p3"}  # it is told at once
     assert isinstance(wired.errors["p3"], RunFailed)
-    assert "goes on without this party" in str(wired.errors["p3"])
+    assert says(str(wired.errors["p3"]), "went_on_without_party")
     assert ("lost", {"party": "p3"}) in [(event, fields) for who, event, fields in wired.events if who == CHARLIE]
 
 
@@ -92,7 +93,7 @@ def test_who_starts_again_is_told_that_it_is_too_late_and_is_lost_when_patience_
     wired = _wired()
     wired.restart("p3")
     wired.join("p3")
-    assert "another process of this party" in str(wired.errors["p3"])
+    assert says(str(wired.errors["p3"]), "another_process_of_party")
     assert CHARLIE not in wired.errors
     wired.pump(14, seconds=1.0)
     assert wired.answers[CHARLIE] == (b"hello", b"hello", None)
@@ -158,7 +159,7 @@ def test_a_run_closes_with_min_survivors_or_more(shown: int) -> None:
         assert wired.parties["p1"].closed
     else:
         assert isinstance(wired.errors["p1"], ProtocolViolation)
-        assert "the words of 1 party; the study goes on with 2 or more" in str(wired.errors["p1"])
+        assert says(str(wired.errors["p1"]), "closed_on_too_few", "1 party", "goes", "on with 2 or more")
 
 
 @pytest.mark.parametrize("lie", ["acknowledgement", "deadline"])

@@ -26,6 +26,7 @@ from masquerade_host.store.ledger import Ledger
 from masquerade_party._site import LedgerAttempt
 from tests.host_helpers import All, Hi, World
 from tests.ledger_helpers import RECORDS, budget, mechanism, reserved
+from tests.messages import says
 from tests.restarts import Group, Role, Site
 
 ROUNDS = 3
@@ -155,8 +156,8 @@ def test_a_journal_that_is_older_than_its_ledger_ends_the_attempt_before_anythin
         run = rolled_back(world, attempt_in(ledger, world))
         error = run.sites["p1"].error
         assert isinstance(error, RunFailed)
-        assert "journal is older than its ledger, which has a debit for 'round 1' of this run" in error.message
-        assert "nothing was sent, and the debits stay" in (error.hint or "")
+        assert says(error.message, "journal_behind_ledger", "'round 1'")
+        assert says(error.hint or "", "debits_stay")
         run.run(100)
         assert run.twice() == []
         assert run.sites["p1"].error is error
@@ -258,7 +259,7 @@ def test_others_who_were_told_something_else_end_the_attempt(world: World) -> No
     run.run(100)
     assert run.twice() == []
     assert isinstance(error := run.sites["p1"].error, RunFailed)
-    assert "p2 has signed for other broadcasts" in error.message
+    assert says(error.message, "signed_other_broadcasts", "p2")
 
 
 @pytest.mark.parametrize("down", [0, 3, 12])

@@ -16,7 +16,7 @@ from masquerade_host.session.states import (
     Turn,
 )
 from tests import ROOT
-from tests.messages import raises, says
+from tests.messages import raises, says, sentence
 
 PAGE = ROOT / "docs" / "sessions.md"
 OTHER = {End.PARTY: End.CHARLIE, End.CHARLIE: End.PARTY}
@@ -95,7 +95,7 @@ def test_what_the_table_lists_may_be_heard_and_all_else_names_the_sender(
     with pytest.raises(ProtocolViolation) as caught:
         hop.receive(turn, "charlie", ("p2", "charlie"))
     assert (caught.value.peer, caught.value.suspects) == ("", ("p2", "charlie"))
-    assert says(str(caught.value), "out_of_turn", "p2 or charlie", ..., "; nobody can tell which of them")
+    assert says(str(caught.value), "out_of_turn", "p2 or charlie", ..., sentence("which_of_them"))
     assert hop.now is state
 
 

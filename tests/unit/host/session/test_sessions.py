@@ -38,6 +38,7 @@ from masquerade_host.transport.interface import Arrival, ConnectionEvent
 from masquerade_host.transport.probe import Answer
 from tests.helpers import joining
 from tests.host_helpers import VERSION, World, new_keys
+from tests.messages import says, sentence
 from tests.wired import Wired, hello_of, roster_of
 
 NAMES = ("p1", "p2", "p3")
@@ -115,7 +116,7 @@ def test_no_frame_of_one_run_is_one_of_another(world: World) -> None:
     (message,) = first.links["p1"].sent
     hand(second, "p1", message)
     violated(second, "p1")
-    assert "of another run" in second.errors[CHARLIE].message
+    assert says(second.errors[CHARLIE].message, "frame_of_another_run")
 
 
 @pytest.mark.parametrize("mutant", [False, True])
@@ -145,7 +146,7 @@ def test_a_frame_of_a_stale_attempt_is_refused(
         return
     error = second.errors[receiver]
     assert isinstance(error, ProtocolViolation)
-    assert "of another run" in error.message
+    assert says(error.message, "frame_of_another_run")
     assert second.answers[receiver] != (b"of attempt 1",)
 
 
@@ -222,7 +223,7 @@ def test_charlie_tells_which_field_of_a_study_differs_and_waits_for_the_others(w
     wired.join()
     error = wired.errors.pop("p2")
     assert isinstance(error, BadInput)
-    assert "differs from Charlie's in: privacy.epsilon" in error.message
+    assert says(error.message, "study_differs", "privacy.epsilon")
     assert ("charlie", "refused", {"party": "p2", "fields": "privacy.epsilon"}) in wired.events
     assert not wired.errors
     wired.restart("p2")
@@ -240,7 +241,7 @@ def test_large_studies_can_say_where_they_differ(count: int) -> None:
     world = World(Study.parse(text[:at] + many + text[at:]), few.keys)
     wired = Wired(world, studies={"p2": world.changed('name = "x490"\nmin = -1.0', 'name = "x490"\nmin = -2.0')})
     wired.join()
-    assert "differs from Charlie's in: feature.490.min" in wired.errors["p2"].message
+    assert says(wired.errors["p2"].message, "study_differs", "feature.490.min")
     assert ("charlie", "refused", {"party": "p2", "fields": "feature.490.min"}) in wired.events
 
 
@@ -624,7 +625,7 @@ def test_two_frames_of_one_number_prove_charlies_fault_and_for_a_party_that_its_
         hand(seated, "p1", two)
     if source == CHARLIE:
         violated(seated, source, shown=True)
-        assert "signed two frames for one place" in seated.errors["p1"].message
+        assert says(seated.errors["p1"].message, "two_frames_one_place")
         return
     seated.pump(3)
     for name in EVERYBODY:
@@ -675,7 +676,7 @@ def test_a_message_before_the_roster_is_a_bug_here_and_never_leaves(wired: Wired
     wired.join("p1", "p2")
     wired.say(name, to="p1" if name == CHARLIE else None)
     assert isinstance(error := wired.errors[name], LocalProtocolError)
-    assert "tried to send 'message' while its connection is 'heard'; allowed are beat" in error.message
+    assert says(error.message, "tried_to_send", "'message'", "'heard'", "beat")
 
 
 @pytest.mark.parametrize("kind", ["sealed", "message", "closed", "roster"])
@@ -743,7 +744,7 @@ def test_what_charlie_may_not_say_in_the_middle(seated: Wired, kind: str) -> Non
             frame = endpoint.broadcast("closed", encode(AllClosed(closed=hellos), "p1"))
     seated.links["p1"].inbox.append(frame)
     seated.pump(1)
-    assert "out of turn" in seated.errors["p1"].message
+    assert says(seated.errors["p1"].message, "charlie_out_of_turn")
     violated(seated, CHARLIE, shown=None if kind == "roster" else True)
 
 
@@ -818,7 +819,7 @@ def test_a_party_that_finds_a_violation_tells_everybody(seated: Wired) -> None:
         word = seated.errors[name]
         assert isinstance(word, Reported)
         assert (word.said_by, word.accused, word.exit_code) == ("p1", ("p2",), 1)
-    assert "p1 accuses this participant, p2" in seated.errors["p2"].message
+    assert says(seated.errors["p2"].message, "accuses_this_participant", "p1", "p2")
 
 
 # --- What an error proves -----------------------------------------------------------
@@ -996,7 +997,7 @@ def test_a_claim_that_charlies_clock_refutes_names_whoever_makes_it_alone(seated
     claim(seated, "p1", blamed)
     claimant_alone(seated.errors[CHARLIE], "p1")
     for name in ("p2", "p3"):
-        assert str(seated.errors[name]) == "p1 left the run before its end"
+        assert str(seated.errors[name]) == sentence("left_before_end", "p1")
 
 
 def test_a_claim_late_in_the_run_is_refuted_by_what_the_party_said_itself(seated: Wired) -> None:
@@ -1080,8 +1081,8 @@ def test_a_party_that_is_not_let_in_says_so_at_once(wired: Wired, connection_eve
     wired.join("p1")
     error = wired.errors["p1"]
     assert isinstance(error, CannotConnect)
-    told = {ConnectionEvent.DENIED: "did not admit", ConnectionEvent.FAILED: "another key"}
-    assert told.get(connection_event, "does not speak this program's protocol") in error.message
+    told = {ConnectionEvent.DENIED: "party_not_admitted", ConnectionEvent.FAILED: "server_with_another_key"}
+    assert says(error.message, told.get(connection_event, "server_of_another_protocol"))
 
 
 @pytest.mark.parametrize(

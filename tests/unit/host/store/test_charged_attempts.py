@@ -15,6 +15,7 @@ from masquerade_protocols import PROTOCOLS, protocol_of, statement_of
 from masquerade_protocols.dp_gd.schedule import noise_of
 from masquerade_protocols.in_memory import run_in_memory
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named
+from tests.messages import raises, says
 from tests.protocol_helpers import make_data
 from tests.unit.protocols import test_refusals as every
 
@@ -27,7 +28,7 @@ def charged(study: Study, attempts: int) -> Study:
 
 @pytest.mark.parametrize(("option", "value"), [("attempts", 0), ("attempts", 101), ("charged_attempts", -1)])
 def test_what_is_no_number_of_attempts_is_refused(option: str, value: int) -> None:
-    with pytest.raises(BadInput, match=option):
+    with raises(BadInput, "key_of_another_kind", f"[study] {option}", value, ...):
         named("a", **{option: value})
 
 
@@ -92,9 +93,9 @@ def test_each_attempt_has_the_noise_of_its_share() -> None:
 def test_the_words_for_a_data_owner_say_what_all_attempts_cost() -> None:
     study = charged(every._made("dp-gd"), 1)
     said = protocol_of(study).explain(study).cost
-    assert "The study pays for 2 attempts" in said[-1]
+    assert says(said[-1], "study_pays_for", "2 attempts")
     assert "epsilon = 8 and delta = 1e-05" in said[-1]
-    assert "The study pays" not in " ".join(protocol_of(study).explain(charged(study, 0)).cost)
+    assert not says(" ".join(protocol_of(study).explain(charged(study, 0)).cost), "study_pays_for", ...)
 
 
 def test_so_many_attempts_may_follow_once_something_has_left(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_so_many_attempts_may_follow_once_something_has_left(tmp_path: Path) -> 
     for attempt in (1, 2):
         assert begun(ledger, study) == attempt
         ledger.debits_for(study, "p1").debit(bytes([attempt]) * 16, [mechanism()])
-    with pytest.raises(BudgetExceeded, match="an earlier attempt at this study released something"):
+    with raises(BudgetExceeded, "attempt_had_release"):
         ledger.start_attempt(study, "p1", ledger.fingerprint(RECORDS))
     assert ledger.account("default").spent == 2.0
 

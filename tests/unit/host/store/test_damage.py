@@ -20,6 +20,7 @@ from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder, damaged, is_damage
 from tests.host_helpers import World
 from tests.ledger_helpers import begun, budget, mechanism, named
+from tests.messages import raises
 from tests.restarts import Group
 from tests.unit.host.process.test_program import check_nobody_is_accused, restarted
 from tests.unit.host.session.test_rollback import charlie, party
@@ -218,7 +219,7 @@ def test_a_journal_that_lost_all_its_rows_still_says_which_run_it_was(journal: P
         (folder / name).write_bytes(b"")
     with SqliteJournal(folder, KEY) as found:
         assert (found.run, found.joined) == (b"r" * 16, True)
-        with pytest.raises(Damaged, match="no such table"):
+        with raises(Damaged, "damaged_file", "journal.sqlite", "no such table: rows"):
             list(found.entries())
         found.end("Damaged", found.run)
     with SqliteJournal(folder, KEY) as found:  # the next attempt begins with nothing

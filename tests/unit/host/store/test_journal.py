@@ -13,6 +13,7 @@ import pytest
 
 from masquerade_core.errors import BadInput, Damaged, RunFailed
 from masquerade_host.store.journal import Entry, NoJournal, SqliteJournal
+from tests.messages import raises, says
 
 SECRET = b"canary-canary"
 KEY = bytes(range(32))
@@ -120,7 +121,7 @@ def test_a_commit_makes_no_file_longer(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_share_an_attempt(tmp_path: Path) -> None:
     journal = write(tmp_path)
-    with pytest.raises(BadInput, match="another process here"):
+    with raises(BadInput, "another_process_here"):
         SqliteJournal(tmp_path, KEY)
     journal.close()
     rows(tmp_path)
@@ -211,7 +212,7 @@ def test_a_full_disk_stops_everything(tmp_path: Path) -> None:
             try:
                 journal.commit()
             except RunFailed as error:
-                assert "could not be written" in error.message  # noqa: PT017 - in a child
+                assert says(error.message, "journal_not_written")  # noqa: PT017 - in a child
                 assert error.exit_code == 1  # noqa: PT017
                 with pytest.raises(RunFailed):
                     journal.commit()
@@ -230,7 +231,7 @@ def test_a_full_disk_does_not_keep_the_rows_from_being_deleted(tmp_path: Path) -
     def fill(_done: Callable[[int], None]) -> None:
         journal = write(tmp_path)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-        with pytest.raises(RunFailed, match="could not be deleted"):
+        with raises(RunFailed, "journal_not_deleted"):
             journal.end("RunFailed")
 
     assert in_a_child(fill)[1] == 0
@@ -246,7 +247,8 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path, what: str) -> None
     else:
         folder.mkdir()
         (folder / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
-    with pytest.raises(RunFailed, match="cannot be used" if what == "a file" else "is damaged"):
+    said = ("journal_unusable",) if what == "a file" else ("damaged_file", "journal.sqlite", ...)
+    with raises(RunFailed, *said):
         rows(folder)
 
 
@@ -256,7 +258,7 @@ def test_the_end_deletes_the_rows_and_keeps_one_line(tmp_path: Path) -> None:
         assert journal.attempt == attempt
         assert secrets_in(tmp_path)
         journal.end("finished", bytes((attempt,)))
-        with pytest.raises(RunFailed, match="has ended"):
+        with raises(RunFailed, "journal_attempt_ended"):
             journal.commit()
         journal.close()
         assert not secrets_in(tmp_path)

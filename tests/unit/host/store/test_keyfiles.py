@@ -14,6 +14,7 @@ from masquerade_core.crypto.boxes import verify
 from masquerade_core.errors import BadInput
 from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.new_keys import make_keys
+from tests.messages import raises
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_two_keys_differ(tmp_path: Path) -> None:
 
 def test_keys_are_never_overwritten(path: Path) -> None:
     text = path.read_bytes()
-    with pytest.raises(BadInput, match="never overwritten"):
+    with raises(BadInput, "keys_not_overwritten"):
         make_keys(path)
     assert path.read_bytes() == text
 
@@ -52,14 +53,14 @@ def test_keys_are_never_overwritten(path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o620, 0o610, 0o601])
 def test_a_key_file_that_others_can_use_is_refused_with_the_command_that_helps(path: Path, mode: int) -> None:
     path.chmod(mode)
-    with pytest.raises(BadInput, match=f"mode {mode:04o}") as caught:
+    with raises(BadInput, "key_file_mode", f"{mode:04o}") as caught:
         load_keys(path)
     assert f"chmod 600 {path}" in caught.value.hint
 
 
 def test_a_folder_in_which_others_can_exchange_the_file_is_refused(path: Path) -> None:
     path.parent.chmod(0o777)
-    with pytest.raises(BadInput, match=r"others can write to .* replace the key file"):
+    with raises(BadInput, "key_folder_writable", ...):
         load_keys(path)
     path.parent.chmod(0o1777)  # as /tmp is
     load_keys(path)
@@ -73,7 +74,7 @@ def test_a_folder_above_in_which_everybody_can_exchange_folders_is_refused(path:
     link.symlink_to(deep)
     path.parent.chmod(0o777)
     for name in (deep, link):
-        with pytest.raises(BadInput, match=f"others can write to {path.parent},"):
+        with raises(BadInput, "key_folder_writable", f"{path.parent},"):
             load_keys(name / "my.key")
     path.parent.chmod(0o1777)
     load_keys(link / "my.key")
@@ -84,26 +85,26 @@ def test_a_folder_above_in_which_everybody_can_exchange_folders_is_refused(path:
 def test_a_symbolic_link_is_refused(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(path)
-    with pytest.raises(BadInput, match="symbolic link"):
+    with raises(BadInput, "key_file_is_a_link"):
         load_keys(link)
-    with pytest.raises(BadInput, match="never overwritten"):
+    with raises(BadInput, "keys_not_overwritten"):
         make_keys(link)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_somebody_elses_file_is_refused(path: Path) -> None:
     os.chown(path, 12345, 12345)
-    with pytest.raises(BadInput, match="another user"):
+    with raises(BadInput, "key_file_of_another_user"):
         load_keys(path)
 
 
 def test_no_file_and_no_regular_file(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no key file"):
+    with raises(BadInput, "key_file_missing"):
         load_keys(tmp_path / "nothing")
-    with pytest.raises(BadInput, match="not a file"):
+    with raises(BadInput, "key_file_not_regular"):
         load_keys(tmp_path)
     os.mkfifo(tmp_path / "fifo", 0o600)
-    with pytest.raises(BadInput, match="not a file"):
+    with raises(BadInput, "key_file_not_regular"):
         load_keys(tmp_path / "fifo")
 
 
@@ -123,14 +124,14 @@ def test_a_file_that_holds_no_keys_is_refused_and_not_quoted(path: Path, change:
     text = path.read_text()
     secret = text.splitlines()[1][:12]
     path.write_text(change(text))  # type: ignore[operator]
-    with pytest.raises(BadInput, match="not a key file") as caught:
+    with raises(BadInput, "key_file_of_no_keys") as caught:
         load_keys(path)
     assert secret not in str(caught.value) + repr(caught.value.__cause__) + repr(caught.value.__context__)
 
 
 def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be written"):
+    with raises(BadInput, "keys_not_written"):
         make_keys(tmp_path / "file" / "my.key")
 
 
@@ -139,7 +140,7 @@ def test_keys_show_nothing_of_themselves(path: Path) -> None:
     assert repr(keys) == "<Keys: secret>"
     assert not hasattr(keys, "__dict__")
     for leak in (pickle.dumps, copy.copy):
-        with pytest.raises(TypeError, match="secret"):
+        with raises(TypeError, "secret_not_pickled"):
             leak(keys)
     with pytest.raises(TypeError):
         _ = keys == Keys(keys.curve, bytes(32))

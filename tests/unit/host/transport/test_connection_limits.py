@@ -18,6 +18,7 @@ from masquerade_host.transport.connection_limits import (
     check_descriptors,
     too_costly,
 )
+from tests.messages import sentence
 
 
 def connection(fd: int, since: float = 0.0, *, name: str = "", host: str = "a", read: int = 0) -> Connection:
@@ -113,7 +114,7 @@ def test_charlie_says_at_once_how_many_files_so_many_parties_need(monkeypatch: p
     check_descriptors(448)
     with pytest.raises(BadInput) as caught:
         check_descriptors(449)
-    assert caught.value.message == "this process may open 1,024 files and connections; 449 parties need 1,026"
+    assert caught.value.message == sentence("files_too_few", "1,024", 449, "1,026")
     assert caught.value.hint.endswith("ulimit -n 1026")
 
 

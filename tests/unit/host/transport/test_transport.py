@@ -25,6 +25,7 @@ from masquerade_host.transport.probe import Answer, probe
 from masquerade_host.transport.sockets import CharlieSocket, _Doorkeeper
 from tests import ROOT
 from tests.host_helpers import free_port, new_keys
+from tests.messages import raises
 
 
 class Place:
@@ -438,7 +439,7 @@ def test_the_last_frame_before_the_close_arrives(place: Place) -> None:
 
 
 def test_a_port_in_use(place: Place) -> None:
-    with pytest.raises(BadInput, match="in use by another process"):
+    with raises(BadInput, "socket_in_use"):
         CharlieSocket(place.address, new_keys(), {})
 
 
