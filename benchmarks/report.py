@@ -119,7 +119,7 @@ def _measured(bench: Bench) -> tuple[Gate, ...]:
 
 def _print_gates(bench: Bench, console: Console, slack: float) -> bool:
     table = Table(
-        "figure", title="Limits", caption="in E, if nothing else is said; * by one ordinary party, whole frames"
+        "figure", title="Limits", caption="in E, unless something else is said; * by one ordinary party, whole frames"
     )
     for column in ("min", "median", "max", "limit", "phe", "phe/ours"):
         table.add_column(column, justify="right")

@@ -130,7 +130,7 @@ def in_words(
         ("Who must not work together", explanation.collusion),
         ("What it costs", explanation.cost),
         ("What it takes from your budget", budget),
-        ("What it shows beside your other studies", beside),
+        ("What it shows together with your other studies", beside),
         ("Whose code it runs", code_in_words(study, code)),
     ):
         if points:

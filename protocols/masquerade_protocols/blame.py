@@ -187,8 +187,8 @@ def run_of(file: Evidence, study: Study, name: str = EVIDENCE) -> bytes:
     run = run_id(before, file.roster) if file.roster else before  # a run that ended before its roster
     if file.run != run.hex():
         raise BadInput(
-            f"{name} is of the run {file.run[:8]}, which is no run of this study under this program's numbers",
-            "give the study of that run, and use a release of the program that has that run's numbers",
+            f"{name} is of the run {file.run[:8]}, which is not a run of this study under this program's versions",
+            "give the study of that run, and use a release of the program that has that run's versions",
         )
     return run
 
@@ -229,7 +229,10 @@ def _of_lengths(study: Study, shown: _Shown) -> Findings | None:
         for frame in frames if kind == "Masked" and layouts else ():
             message = decode(Masked, frame.body, name)
             if not any(fits(layout, message) for layout in layouts):
-                said = f"{name} signed a contribution of {len(message.words)} bytes, and no sum of this study has such"
+                said = (
+                    f"{name} signed a contribution of {len(message.words)} bytes, and no sum of this study has "
+                    "contributions of that length"
+                )
                 return Findings(name, (said,))
     return None
 
@@ -297,10 +300,15 @@ def _of_proof(study: Study, shown: _Shown, files: Collection[Evidence]) -> Findi
         return None
     sent = [frame.body for frame in shown.sent.get((study.lead, "OpeningProof"), ())]
     if sent and not set(sent) & set(told):
-        return Findings(CHARLIE, (f"Charlie passed on another proof of the openings than {study.lead} signed",))
+        return Findings(
+            CHARLIE, (f"Charlie passed on a different proof of the openings from the one that {study.lead} signed",)
+        )
     said = f"all sums passed their checks, but not the proof at the end: {study.lead} opened another total or spoilt it"
     if sent:
-        said += ", for Charlie passed on what the lead signed. Or he told the others another total than the lead"
+        said += (
+            ", for Charlie passed on what the lead signed. Or he told the others a different total from the one that "
+            "he told the lead"
+        )
     witnesses = [
         file for file in files if file.participant not in (study.lead, CHARLIE)
     ] or files  # who check the proof

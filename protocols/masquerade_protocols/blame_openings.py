@@ -60,7 +60,10 @@ def two_totals(frames: Iterable[Frame]) -> str:
     for a in totals:
         for b in told:
             if a.round == b.round and (a.total.digest(), a.receipt) != (b.total.digest(), b.receipt):
-                return f"Charlie sent the lead another total or receipt of round {a.round} than he told"
+                return (
+                    f"Charlie sent the lead a different total or receipt of round {a.round} from the one that he told "
+                    "everybody"
+                )
     return ""
 
 
@@ -88,7 +91,9 @@ def of_opening(
     sums = [decode(RoundSum, frame.body, study.lead) for frame in answers]
     opened = [answer.sums for answer in sums if answer.round == told.round]
     if opened and told.sums not in opened:
-        return Findings(CHARLIE, (f"Charlie told another sum of round {told.round} than {study.lead} opened",))
+        return Findings(
+            CHARLIE, (f"Charlie told a different sum of round {told.round} from the one that {study.lead} opened",)
+        )
     culprit = blame_of_opening(key, told, given)
     if culprit is None and not sums:
         said = (

@@ -53,7 +53,7 @@ class Plugin:
             words = f"{whose} cannot be loaded: it raised a {type(error).__name__}"
             raise BadInput(words, "install a version that fits this program") from error
         if not isinstance(entry, Protocol) or entry.name != self.name:
-            raise BadInput(f"{whose} is no protocol of that name", "ask the authors of the distribution")
+            raise BadInput(f"{whose} is not a protocol of that name", "ask the authors of the distribution")
         return entry
 
 

@@ -56,7 +56,7 @@ def rehearsed(study: Study, cost: Cost, *, joined: bool) -> Forecast:
     allowed = study.study.deadline_seconds + forecast.seconds
     if needed > allowed:
         raise RefusedLocally(
-            f"this machine needs about {needed:.0f} seconds for the encryption in this run; everybody allows "
+            f"this machine needs about {needed:.0f} seconds for the encryption in this run; everybody waits "
             f"{allowed:.0f} for a frame",
             "end other programs here, or ask for a longer deadline_seconds or shorter keys",
         )

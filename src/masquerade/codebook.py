@@ -178,7 +178,7 @@ def _from_codebook(book: TextTable) -> Columns:
         use = cells.get("use", "") or "feature"
         if use not in _USES:
             raise BadInput(
-                f"{book.at(row)}: the column 'use' has a word that is none of {', '.join(_USES)}",
+                f"{book.at(row)}: the column 'use' has a word that is not one of {', '.join(_USES)}",
                 "correct the codebook",
             )
         if name in names[:row]:

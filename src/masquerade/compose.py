@@ -153,7 +153,7 @@ def _refuse_what_cannot_learn(entry: Protocol, study: Study) -> None:
     if entry.protects_parties:
         instead = "which has enough parties, all in one process"
     raise BadInput(
-        f"{entry.name} was asked for with {counted(study.K, 'party', 'parties')}; allowed is a run that can learn. "
+        f"{entry.name} was asked for with {counted(study.K, 'party', 'parties')}, but such a run cannot learn. "
         f"{expected.text}",
         f"run 'masquerade demo --protocol {entry.name}', {instead}; or give another PROTOCOL",
     )

@@ -115,7 +115,7 @@ def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Lim
 
 
 def _useless(name: str) -> str:
-    return f"{name}: left out, for no two records would differ in it"
+    return f"{name}: left out, since no two records would differ in it"
 
 
 def _number(text: str) -> float | None:
@@ -176,7 +176,7 @@ def _pooled(counts: Counter[str], pooled: list[str], limits: Limits) -> str:
     if all(counts[level] < limits.rare for level in pooled):
         why = f"each of them in fewer than {limits.rare}"
     else:
-        why = f"the rarest, for a column has {limits.levels} levels at most"
+        why = f"the rarest, since a column has {limits.levels} levels at most"
     return f"{len(pooled)} levels of {counted(records, 'record')} became {OTHER!r}, {why}"
 
 

@@ -148,7 +148,7 @@ def _table(path: Path, rows: list[tuple[int, list[str]]], heading: Sequence[str]
     header = _header(rows[0][1] if rows else [], path) if named else list(heading)
     records = rows[named:]
     if not records:
-        raise BadInput(f"{path.name} has column names and no records", "put a record on each further line")
+        raise BadInput(f"{path.name} has column names but no records", "put a record on each further line")
     for line, row in records:
         if len(row) != len(header):
             raise BadInput(

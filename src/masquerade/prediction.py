@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from masquerade.exports.provenance import Provenance
 from masquerade.faulty_records import BadRecord, BadRecords, bad_records
 from masquerade_core.bounded import json_of, read_text
-from masquerade_core.data.schema import Column, Encoder
+from masquerade_core.data.schema import Column, Encoder, lacks_column
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
 from masquerade_core.lazy_scipy import logsumexp
@@ -244,7 +244,7 @@ def _table(records: object, encoder: Encoder, ids: str | None) -> _Table:
         return _Table(text.columns, len(text.numbers), text.source, place, text.broken)
     columns = _columns(records, encoder.columns, ids)
     if ids is not None and ids not in columns:
-        raise BadInput(f"the data have no column {ids!r}", "name the column that tells the records apart")
+        raise lacks_column(ids, "name the column that tells the records apart")
     first = columns.get(encoder.columns[0], ())
     n = len(first) if hasattr(first, "__len__") else 0
     return _Table(columns, n, "the data", lambda row: f"record {row + 1}")

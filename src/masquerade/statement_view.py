@@ -23,7 +23,7 @@ _ROUNDED = 1.001  # by how much a number may exceed the target, since a proof co
 _DEFINITIONS = {
     "pure": "the e^epsilon bound holds without slack",
     "approximate": f"delta is {DELTA}",
-    "probabilistic": "the e^epsilon bound holds but for outputs that come with a probability of delta at most",
+    "probabilistic": "the e^epsilon bound holds except for outputs whose probability is at most delta",
     "computational": "it holds against anyone who cannot break the encryption or the masks that it rests on",
 }
 

@@ -69,7 +69,7 @@ _RECORDS_FIELDS = {"study.out_of_bounds", "study.precision"}
 _SIZED = "The noise of some protocols is sized by this number."
 _GROWN = {
     "privacy.epsilon": "There is less noise, and more can be learned of a single record.",
-    "privacy.delta": "Epsilon may fail to hold with a larger probability.",
+    "privacy.delta": "Outputs may exceed the e^epsilon bound with a larger probability.",
     "privacy.colluders": "The noise is enough for more parties on Charlie's side.",
     "study.min_records": _SIZED,
     "study.max_records": _SIZED,
@@ -81,7 +81,7 @@ _GROWN = {
 }
 _SHRUNK = {
     "privacy.epsilon": "There is more noise, and less can be learned of a single record.",
-    "privacy.delta": "Epsilon may fail to hold with a smaller probability only.",
+    "privacy.delta": "Outputs may exceed the e^epsilon bound only with a smaller probability.",
     "privacy.colluders": "The noise is enough only for fewer parties on Charlie's side.",
     "study.min_records": _SIZED,
     "study.max_records": _SIZED,
@@ -95,7 +95,7 @@ _NOW = {
     ("privacy.calibration", "paper"): "The noise is a paper's, and nothing may be proved of it; see the statement.",
     ("privacy.calibration", "proven"): "The noise is as much as a proof needs for the privacy target.",
     ("dropouts.method", "double-masks"): "The masks of silent parties are removed, and no sum is made again.",
-    ("study.precision", "float32"): "Records are stored with 7 digits. Their sums are other ones, in the last digits.",
+    ("study.precision", "float32"): "Records are stored with 7 digits. Their sums differ in the last digits.",
     ("study.out_of_bounds", "refuse"): "A record that does not fit makes its party refuse, which everybody sees.",
     ("study.out_of_bounds", "clamp"): "A cell that does not fit is moved to its bounds, or filled.",
 }
@@ -242,11 +242,11 @@ def _features(old: Study, new: Study) -> Iterator[Change]:
         yield Change(Group.NOISE, "[[feature]]", words, old.d, new.d)
     for name, feature in after.items():
         if name not in before:
-            words = f"the column {name} came, with the range {feature.range}."
+            words = f"the column {name} was added, with the range {feature.range}."
             yield Change(Group.RECORDS, f"[[feature]] {name}", words, None, _plain(feature))
     for name, feature in before.items():
         if name not in after:
-            words = f"the column {name} went."
+            words = f"the column {name} was removed."
             yield Change(Group.RECORDS, f"[[feature]] {name}", words, _plain(feature), None)
             continue
         was, now = _plain(feature), _plain(after[name])

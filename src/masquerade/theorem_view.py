@@ -42,9 +42,10 @@ def shown(found: Sequence[Theorem], paper: str, study: Study) -> tuple[Renderabl
 
 
 _READ = (
-    f"Each bound holds with probability {1 - FAILURE:g}, if nothing else is said. 'Proved' is what is proved here of "
-    "the same quantity, for this study and any records. 'Zeros' is what is proved of the model of zeros, which reads "
-    "no record. The ratio is the paper's bound over the proved one; below 1, the paper's is not proved here."
+    f"Each bound holds with probability {1 - FAILURE:g}, unless something else is said. 'Proved' is what is proved "
+    "here of the same quantity, for this study and any records. 'Zeros' is what is proved of the model of zeros, "
+    "which reads no record. The ratio is the paper's bound over the proved one; below 1, the paper's is not proved "
+    "here."
 )
 
 
@@ -53,8 +54,8 @@ def _verdict(found: Sequence[Theorem]) -> str:
     if not vacuous:
         return "No bound of the paper is vacuous here."
     return (
-        f"Vacuous here, for the model of zeros is as good as the bound: {', '.join(vacuous)}. More records, a larger "
-        "epsilon or a larger regularization make a bound smaller."
+        f"Vacuous here, since the model of zeros is as good as the bound: {', '.join(vacuous)}. More records, a "
+        "larger epsilon or a larger regularization make a bound smaller."
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from masquerade_core import __version__
+from masquerade_core.data.tasks import dask, no_scheduler, no_worker
 from masquerade_core.errors import BadInput, CannotConnect, MasqueradeError, RunFailed
 
 __all__ = ["Call", "check_workers", "in_workers"]
@@ -163,29 +164,17 @@ def _closed(answers: Any) -> None:
 @contextlib.contextmanager
 def _client(address: str) -> Iterator[Any]:
     """Connect with a scheduler that has at least one worker."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise BadInput(
-            "a Dask cluster needs the package 'distributed', which is not installed",
-            "install it with 'pip install masquerade[dask]'",
-        ) from None
+    distributed = dask()
     _quiet()
     try:
-        client: Any = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]  # Dask has no types
+        client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:  # Dask's TimeoutError is an OSError
-        raise BadInput(
-            f"no Dask scheduler answers at {address}",
-            "start one with 'dask scheduler', and give the address that it prints, such as tcp://127.0.0.1:8786",
-        ) from error
+        raise no_scheduler(address) from error
     try:
         try:
             client.wait_for_workers(1, timeout=_WAIT_SECONDS)
         except OSError as error:
-            raise BadInput(
-                f"the Dask scheduler at {address} has no worker",
-                f"start one with 'dask worker {address}'; it needs this program too",
-            ) from error
+            raise no_worker(address) from error
         yield client
     finally:
         with contextlib.suppress(OSError):

@@ -220,7 +220,7 @@ def _check(bare: str, source: Path | str) -> None:
     brackets = _NO_BRACKETS.sub("", bare)
     if max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0) > DEEPEST:
         raise BadInput(
-            f"{source} has lists or tables that lie more than {DEEPEST} deep in each other", "write it with fewer"
+            f"{source} has lists or tables that are nested more than {DEEPEST} deep", "write it with fewer levels"
         )
 
 

@@ -4,12 +4,8 @@ A :class:`ProtocolViolation` is another participant's fault. A :class:`LocalProt
 others are about files, networks, deadlines and policies. People read an error's text, and it may be logged. So it never
 contains a record, a party's number of records or a key.
 
-An error that speaks of other participants has one of four :class:`~masquerade_core.errors.Grounds`:
-it says what is known, and how.
-
-On what an error names other participants: what it proves, and what it does not.
-
-The privacy budget that a run spent although it failed, as a note on the error that ended it.
+An error that names other participants has one of four :class:`Grounds`, which say what it proves and what it does not.
+An error that ended a run may carry a note of the privacy budget that the run had spent by then (:class:`Spent`).
 """
 
 from enum import Enum

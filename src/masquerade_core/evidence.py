@@ -160,11 +160,11 @@ def read_evidence(text: str, name: str) -> Evidence:
         It is no such file.
     """
     hint = f"give a file {EVIDENCE} of a run's directory"
-    data = json_of(text, name, hint, "is no evidence of a run")
+    data = json_of(text, name, hint, "is not evidence of a run")
     try:
         rows = tuple((str(row["source"]), base64.b64decode(row["frame"], validate=True)) for row in data["frames"])
         roster, signature = (base64.b64decode(data[key]) for key in ("roster", "signature"))
         refused, said_by = data.get("refused_sum") is not False, str(data.get("said_by", ""))
         return Evidence(str(data["run_id"]), str(data["participant"]), rows, signature, roster, refused, said_by)
     except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
-        raise BadInput(f"{name} is no evidence of a run", hint) from error
+        raise BadInput(f"{name} is not evidence of a run", hint) from error

@@ -203,7 +203,7 @@ def _opened(shares: Shares) -> tuple[float, ...]:
 def _offset(values: Any, classes: tuple[str, ...] | None) -> tuple[float, ...]:
     offset = tuple(float(value) for value in values)
     if len(offset) not in {0, len(classes or ("",))} or not all(map(isfinite, offset)):
-        raise ValueError("the offset has another length than the label has classes, or is not finite")
+        raise ValueError("the offset does not have one number for each class of the label, or is not finite")
     return offset
 
 

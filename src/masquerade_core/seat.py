@@ -452,8 +452,8 @@ class Seat:
         data = self._joined_box.open_anonymous(self._run, self.me, sealed)
         if len(data) != length:
             msg = (
-                f"an anonymous box for this participant contains {len(data)} bytes; it must contain {length}. "
-                "It bears no name, so nobody can tell who made it"
+                f"an anonymous box for this participant contains {len(data)} bytes; it must contain {length}. It "
+                "carries no name, so nobody can tell who made it"
             )
             raise ProtocolViolation(msg)
         return data

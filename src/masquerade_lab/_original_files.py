@@ -150,7 +150,9 @@ def read_table(
             raise BadInput(f"{path} is not a table of text in columns", _GET_AGAIN) from error
     if heading:
         if not rows or rows[0] != columns:
-            raise BadInput(f"{path} has other headings than the original", f"the original's are {', '.join(columns)}")
+            raise BadInput(
+                f"{path} has different headings from the original", f"the original's are {', '.join(columns)}"
+            )
         del rows[0]
     if not rows:
         raise BadInput(f"{path} holds no records", _GET_AGAIN)

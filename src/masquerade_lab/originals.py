@@ -214,5 +214,7 @@ def har(directory: Path | str) -> Split:
     for name, part, labels in (("training", X, y), ("test", X_test, y_test)):
         good = part.ndim == 2 and part.shape == (len(labels), X.shape[1]) and np.isfinite(part).all()  # noqa: PLR2004
         if not good or not np.isin(labels, np.arange(1, _HAR_CLASSES + 1)).all():
-            raise BadInput(f"the {name} part in {place} is not {_HAR.title}: it has other shapes or labels", _HAR.hint)
+            raise BadInput(
+                f"the {name} part in {place} is not {_HAR.title}: its shapes or labels are different", _HAR.hint
+            )
     return X, y, X_test, y_test

@@ -404,7 +404,7 @@ def test_no_scheduler_is_a_sentence_within_ten_seconds(shell: Shell) -> None:
     for address in ("127.0.0.1:9", "nonsense://x"):
         answer = shell("reproduce", "small", "--dask", address)
         assert answer.code == 4
-        assert says(answer.err, "workers_find_no_scheduler", address)
+        assert says(answer.err, "no_scheduler", address)
     assert time.monotonic() - began < 20
 
 

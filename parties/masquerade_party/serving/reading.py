@@ -103,7 +103,7 @@ class Reader:
             found = Verdict(Kind.REFUSED, error)
         except _Failed:
             _remember(self._slow, path, mark)
-            return Verdict(Kind.WAITS, BadInput("reading it takes long: it is read after all other files"))
+            return Verdict(Kind.WAITS, BadInput("it takes long to read, so it is read after all other files"))
         if found.known is not None:
             _remember(self._known, (mark, data), found.known)
         _remember(self._verdicts, path, (_marks(mark, found), found))

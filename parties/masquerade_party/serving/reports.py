@@ -44,7 +44,7 @@ def ending_of(report: Path, code: int) -> Ending:
             words = (str(event.get(name, "")) for name in ("error_code", "message", "hint"))
             return Ending(int(event["exit_code"]), *words)
     if code >= 0:
-        return Ending(code, "", f"the process ended with exit code {code} and no word" if code else "")
+        return Ending(code, "", f"the process ended with exit code {code} and gave no reason" if code else "")
     how = f" by {signal.Signals(-code).name}" if -code in set(signal.Signals) and code != DIED else ""
     return Ending(code, "", f"the process of the run was ended{how}")
 

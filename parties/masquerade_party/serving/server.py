@@ -308,8 +308,8 @@ class Server:
 
     def _verdict(self, item: Item) -> Verdict:
         if _safe(item.name) != item.name:
-            words = f"the name of the file is no line of text, or has more than {_LONGEST_NAME} bytes"
-            why = BadInput(f"{words}: {printable(item.name)}", "hand it in again under another name")
+            words = f"the name of the file is not one line of text, or has more than {_LONGEST_NAME} bytes"
+            why = BadInput(f"{words}: {printable(item.name)}", "submit it again under another name")
             return Verdict(Kind.REFUSED, why)
         try:
             return self._judge.verdict(self._folders.study(item), item.data)

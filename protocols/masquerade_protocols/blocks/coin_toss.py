@@ -72,8 +72,8 @@ async def coin_toss(seat: Seat) -> bytes:
     for name, echo in (await seat.gather(Echo)).items():
         if echo.digest != seen:
             msg = (
-                f"{name} saw other commitments in the coin toss than {seat.me}; allowed are the same for all parties. "
-                "A party or Charlie sent different ones, and nothing shows who"
+                f"{name} saw different commitments in the coin toss from those that {seat.me} saw; all parties must "
+                "see the same. A party or Charlie sent different ones, and nothing shows who"
             )
             raise ProtocolViolation(msg)
 
@@ -81,10 +81,7 @@ async def coin_toss(seat: Seat) -> bytes:
     nonces = {seat.me: nonce}
     for name, reveal in (await seat.gather(Reveal)).items():
         if _commit(seat.run, name, reveal.nonce, reveal.salt) != commitments[name]:
-            msg = (
-                f"{name} revealed other coins in the coin toss than it had committed to; allowed are the coins of its "
-                "commitment"
-            )
+            msg = f"{name} revealed other coins in the coin toss than those that it had committed to"
             raise ProtocolViolation(msg, peer=name)
         nonces[name] = reveal.nonce
     return hashlib.sha256(b"masquerade seed\0" + seat.run + b"".join(nonces[name] for name in seat.names)).digest()

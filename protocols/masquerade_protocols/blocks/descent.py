@@ -106,8 +106,8 @@ def check_held_back(study: Study, n: int, held: int) -> int:
     together = share * (n + held)
     if not max(fewest_held_back(study), together - study.K) <= held <= min(most_held_back(study), together):
         raise RunFailed(
-            "the opened number of records held back cannot be: it is not the study's share of all records, or it is "
-            "out of the limits that follow from min_records and max_records",
+            "the opened number of records held back cannot be right: it is not the study's share of all records, or "
+            "it is outside the limits that follow from min_records and max_records",
             "start a new run; the sum alone does not show who changed it",
         )
     return held

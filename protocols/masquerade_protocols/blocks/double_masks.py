@@ -1,4 +1,4 @@
-"""Masked sums that go on without flaky parties: double masks, with shares among neighbours; a party's side.
+"""Masked sums that go on without parties that fall silent: double masks, with shares among neighbours.
 
 The scheme is that of Bonawitz et al. (CCS 2017) on the graph of Bell et al. (CCS 2020), where it is called SecAgg+. A
 contribution is under two masks. The *pairs' masks* cancel in the sum, as in
@@ -50,16 +50,12 @@ in the next one: the difference is that party's size. So for a sum without noise
 *What is not promised.* A party that deals or reveals false shares spoils the sum. Its check value or its marks show
 that, the run ends, and nobody can tell who it was.
 
-The messages of sums under double masks, in the order in which participants send them, and the boxes inside.
+*Who deals shares to whom*, who answers for a set, and which sets may be opened: all this follows from public numbers,
+namely the roster, the coin and the study. Parties are counted in the order of the roster, from 0. A set of parties
+travels as bits, so it holds nobody twice. The boxes for all neighbours of a party travel in one message, one behind the
+other, and all are equally long.
 
-Boxes for all neighbours of a party travel in one message, one behind the other. All are equally long.
-
-Who deals shares to whom, who answers for a set, and which sets may be opened, in sums under double masks.
-
-Everything here follows from public numbers: the roster, the coin, and the study. Parties are counted in the order of
-the roster, from 0. A set of parties travels as bits, so it holds nobody twice.
-
-Sums under double masks: Charlie's side. :mod:`~masquerade_protocols.blocks.double_masks` has the diagram.
+Below stand the messages, in the order in which participants send them, then a party's side, and then Charlie's.
 """
 
 from bisect import bisect_left
@@ -86,7 +82,7 @@ from masquerade_core.thresholds import Thresholds, thresholds
 from masquerade_core.wire.messages import Message
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import Again, Layout, Round, Vector, as_words, check_round, receipt
-from masquerade_protocols.blocks.masked_sum import GroupKey, Summed
+from masquerade_protocols.blocks.masked_sum import GroupKey, Summed, left_out, unfit
 
 __all__ = [
     "KEY_BYTES",
@@ -215,8 +211,8 @@ def open_box(key: bytes, sender: str, public: bytes, box: bytes) -> bytes:
         return bytes(crypto_aead_chacha20poly1305_ietf_decrypt(box, public, _NONCE, key))
     except (CryptoError, ValueError, TypeError) as error:
         raise ProtocolViolation(
-            f"a box that came as {sender}'s of this round does not open: either {sender} sealed it wrongly, or "
-            "Charlie, who relayed it, changed it; which of the two cannot be told",
+            f"a box that came in the name of {sender} in this round does not open: either {sender} sealed it wrongly, "
+            "or Charlie, who relayed it, changed it; nobody can tell which of the two",
             suspects=(sender, CHARLIE),
         ) from error
 
@@ -239,7 +235,7 @@ def split(raw: bytes, width: int, count: int, peer: str, what: str) -> Sequence[
     """
     if len(raw) != width * count:
         raise ProtocolViolation(
-            f"{peer} sent {counted(len(raw), 'byte')} of {what}; allowed are {width * count}, {width} for each of "
+            f"{peer} sent {counted(len(raw), 'byte')} of {what}, but {width * count} are due, {width} for each of "
             f"{count}",
             peer=peer,
         )
@@ -374,21 +370,18 @@ def check_set(ring: Ring, fewest: int, before: Members, named: Members, me: int,
     _check_enough(fewest, named)
     _check_surrounded(ring, named)
     if not named[me]:
-        raise RunFailed(
-            "the run goes on without this party: Charlie had no contribution of it in time",
-            "start a new run, or give the study a longer patience_seconds",
-        )
+        raise left_out()
 
 
 def _check_known(before: Members, named: Members) -> None:
     if (named & ~before).any():
-        raise ProtocolViolation("Charlie names a party for a sum that was out of the run already", peer=CHARLIE)
+        raise ProtocolViolation("Charlie names a party for a sum that is no longer in the run", peer=CHARLIE)
 
 
 def _check_whole(before: Members, named: Members) -> None:
     if (lost := int((before & ~named).sum())) > 0:
         raise ProtocolViolation(
-            f"Charlie leaves {counted(lost, 'party', 'parties')} out of a sum without noise, which loses nobody: "
+            f"Charlie leaves {counted(lost, 'party', 'parties')} out of a sum without noise, which needs every party: "
             "with a second such sum he would learn what they contributed",
             peer=CHARLIE,
         )
@@ -407,8 +400,8 @@ def _check_surrounded(ring: Ring, named: Members) -> None:
     least = int(ring.near(named)[named].min())
     if least < ring.sizes.threshold:
         raise ProtocolViolation(
-            f"Charlie names a set in which a party has {counted(least, 'neighbour')}; allowed are "
-            f"{ring.sizes.threshold} or more, so that its contribution cannot be told from the others'",
+            f"Charlie names a set in which a party has {counted(least, 'neighbour')}; {ring.sizes.threshold} or more "
+            "are needed, so that its contribution cannot be told from the others'",
             peer=CHARLIE,
         )
 
@@ -565,16 +558,12 @@ class DoublePartySums:
         told = await self.seat.receive(Summed, CHARLIE)
         check_round(told.round, self._round, CHARLIE, "added up")
         if (len(told.words), len(told.check)) != (words.total_bytes, words.check_bytes):
-            raise ProtocolViolation("Charlie told a sum of another length than the round's", peer=CHARLIE)
+            raise ProtocolViolation("Charlie told a sum that does not have the round's length", peer=CHARLIE)
         count = int(self._members.sum())
         total = words.decode(words.read(told.words), count)
         due = (check_key.of(total) + count * check_key.constant) % words.prime
         if due != int.from_bytes(told.check, "little"):
-            raise SumRefused(
-                "the sum that Charlie told does not fit its check value: he told another sum, or a party's "
-                "contribution was not well made",
-                "start a new run; the sum alone does not show who changed it",
-            )
+            raise unfit("the sum alone does not show who changed it")
         self._go_on(label, told.words, told.check, told.receipt)
         return total
 
@@ -689,7 +678,7 @@ class DoublePartySums:
             if i != self._me and proof != self._vouch_for(i, name, label, opening.members):
                 raise ProtocolViolation(
                     f"{name} did not name the set of parties whose sum Charlie wants to open: either {name} sent a "
-                    "wrong proof, or Charlie told others another set; which of the two cannot be told",
+                    "wrong proof, or Charlie told others another set; nobody can tell which of the two",
                     suspects=(name, CHARLIE),
                 )
 
@@ -816,7 +805,7 @@ class DoubleCharlieSums:
         labels = Counter(message.label for message in sound.values())
         if len(labels) > 1:
             raise SumRefused(
-                "contributions were made for different views of the run: parties learned different things before",
+                "contributions were made for different views of the run: parties were told different things before",
                 "start a new run; no participant can be blamed from this alone",
             )
         members = np.zeros(self.study.K, dtype=np.bool_)
@@ -834,7 +823,7 @@ class DoubleCharlieSums:
             check_round(came[names[i]].round, self._round, names[i], "contributed to")
             if not self._fits(words, i, came[names[i]]):
                 raise ProtocolViolation(
-                    f"{names[i]} sent a contribution of another length than the round's", peer=names[i]
+                    f"{names[i]} sent a contribution that does not have the round's length", peer=names[i]
                 )
         return {i: came[names[i]] for i in members}
 
@@ -848,13 +837,13 @@ class DoubleCharlieSums:
         if left < self.study.survivors:
             raise RunFailed(
                 f"only {counted(left, 'party', 'parties')} of {self.study.K} still answer; the study's min_survivors "
-                f"asks for {self.study.survivors}",
+                f"requires {self.study.survivors}",
                 "start a new run when all parties can take part",
             )
         if int(self.ring.near(self._members)[self._members].min()) < self.ring.sizes.threshold:
             raise RunFailed(
                 f"of a party's {self.ring.sizes.neighbours} neighbours, fewer than {self.ring.sizes.threshold} still "
-                "answer, so that its contribution could be told from the others'",
+                "answer, so its contribution could be told from the others'",
                 "start a new run; the coin will draw other neighbours",
             )
 

@@ -24,7 +24,7 @@ A role needs three lines for it::
     sums, N = await join_and_count(seat, study, held.training, held.records)
     return await evaluated(sums, held, model)  # Charlie: evaluated_by_all(sums, model)
 
-The counts of an evaluation over the held-back records: by the cell, the bin or the class of their scores.
+The functions below count held-back records by the cell, the bin or the class of their scores.
 """
 
 import hashlib

@@ -120,4 +120,4 @@ def check_round(round_: int, due: int, peer: str, does: str) -> None:
         The sender's fault.
     """
     if round_ != due:
-        raise ProtocolViolation(f"{peer} {does} round {round_} of the secure sums; allowed is round {due}", peer=peer)
+        raise ProtocolViolation(f"{peer} {does} round {round_} of the secure sums; round {due} is due", peer=peer)

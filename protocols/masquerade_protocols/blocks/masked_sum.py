@@ -105,8 +105,10 @@ __all__ = [
     "blame",
     "check_lengths",
     "fits",
+    "left_out",
     "masked_digest",
     "summed",
+    "unfit",
     "whose_noise",
 ]
 
@@ -186,8 +188,8 @@ def check_lengths(layout: Words, message: Addends, peer: str) -> None:
     """Refuse words, or a check value, that are not as long as the round's layout says; it is the fault of ``peer``."""
     if not fits(layout, message):
         raise ProtocolViolation(
-            f"{peer} sent {counted(len(message.words), 'byte')} of words and {len(message.check)} of a check value; "
-            f"allowed are {layout.total_bytes} and {layout.check_bytes}",
+            f"{peer} sent {counted(len(message.words), 'byte')} of words and {len(message.check)} of a check value, "
+            f"but {layout.total_bytes} and {layout.check_bytes} are due",
             peer=peer,
         )
 
@@ -230,6 +232,15 @@ def blame(layout: Layout, told: Summed | Outcome, contributions: Mapping[str, Ma
     """
     due = summed(told.round, as_words(layout), contributions)
     return None if (told.words, told.check, told.receipt) == (due.words, due.check, due.receipt) else CHARLIE
+
+
+def unfit(hint: str) -> SumRefused:
+    """Return the error of a party for a sum that does not fit its check value; ``hint`` says who can find out why."""
+    return SumRefused(
+        "the sum that Charlie told does not fit its check value: he told another sum, or a party's contribution was "
+        "not well made",
+        f"start a new run; {hint}",
+    )
 
 
 # --- Who takes part -----------------------------------------------------------------
@@ -297,7 +308,7 @@ class Survivors:
         there = set(named)
         if named != self.members and named != tuple(name for name in self.members if name in there):
             raise ProtocolViolation(
-                "Charlie names parties for the next sum that are not a part of those before, each once and in the "
+                "Charlie names parties for the next sum that are not some of those before, each once and in the "
                 "roster's order",
                 peer=CHARLIE,
             )
@@ -313,15 +324,12 @@ class Survivors:
     def _check_retries(self, outcome: Outcome) -> None:
         if outcome.again and not self.retries:
             raise ProtocolViolation(
-                "Charlie asks for one sum more to be made again than the study's retries allow", peer=CHARLIE
+                "Charlie asks to make one more sum again than the study's retries allow", peer=CHARLIE
             )
 
     def _check_own(self, named: tuple[str, ...], me: str) -> None:
         if me not in named:
-            raise RunFailed(
-                "the run goes on without this party: Charlie had no contribution of it in time",
-                "start a new run, or give the study a longer patience_seconds",
-            )
+            raise left_out()
 
     def without(self, silent: Sequence[str]) -> "Survivors":
         """Return who is left for Charlie to ask again.
@@ -342,10 +350,18 @@ class Survivors:
         if len(left) < self.fewest:
             raise RunFailed(
                 f"{listed(list(silent))} {verb}, which leaves {counted(len(left), 'party', 'parties')}; the study's "
-                f"min_survivors asks for {self.fewest}",
+                f"min_survivors requires {self.fewest}",
                 "start a new run when all parties can take part",
             )
         return replace(self, members=left, retries=self.retries - 1)
+
+
+def left_out() -> RunFailed:
+    """Return the error of a party without which the run goes on."""
+    return RunFailed(
+        "the run goes on without this party: Charlie had no contribution of it in time",
+        "start a new run, or give the study a longer patience_seconds",
+    )
 
 
 # --- The parties ------------------------------------------------------------------
@@ -441,18 +457,16 @@ class MaskedPartySums:
         told = await self._told()
         while isinstance(told, Outcome) and told.again:
             if again is None:
-                raise ProtocolViolation("Charlie asks for a sum to be made again that has no fresh noise", peer=CHARLIE)
+                raise ProtocolViolation(
+                    "Charlie asks to make a sum again for which there is no fresh noise", peer=CHARLIE
+                )
             self._go_on(told, "again", label)
             label, check_key = await self._send(words, await again(), bound_to)
             told = await self._told()
         check_lengths(words, told, CHARLIE)
         total = words.decode(words.read(told.words), len(self._survivors.members))
         if not check_key.fits(total, told.check):
-            raise SumRefused(
-                "the sum that Charlie told does not fit its check value: he told another sum, or a party's "
-                "contribution was not well made",
-                "start a new run; the contributions that Charlie keeps show whether it was he",
-            )
+            raise unfit("the contributions that Charlie keeps show whether it was he")
         self._go_on(told, "chain", label)
         return total
 

@@ -31,8 +31,8 @@ Two things together make every opened total the total:
 sum (:mod:`masquerade_core.crypto.masks`). Charlie can multiply a total by (1 + N)^Delta, and so add Delta. The sum that
 is opened then fits the check value with a chance of 2^-126 at most. He passes it on after the lead has answered.
 
-*The proof of all openings* (:mod:`~masquerade_protocols.blocks.paillier_sum`) shows that the lead opened the totals
-that Charlie signed. The check value alone would not: the lead knows its key, and can look for another sum that fits.
+*The proof of all openings*, explained below, shows that the lead opened the totals that Charlie signed. The check value
+alone would not: the lead knows its key, and can look for another sum that fits.
 
 Charlie with the lead can make all accept another sum, for the lead tells him the key of the check values. So can he
 with any other party. A party alone can too, since it chooses its own vector.
@@ -57,12 +57,8 @@ are enough.
 The receipt in ``Opened`` is a hash over all contributions. Charlie signs it, and each party signs its contribution.
 :mod:`~masquerade_protocols.blame` says what the contributions of a failed round prove.
 
-The messages of a secure sum by Paillier, in the order in which participants send them.
-
-The proof that the lead opened every total of a sum by Paillier as it was.
-
-For a key N of the right form, a ciphertext c is (1 + N)^m r^N mod N^2 for one plaintext m and one r modulo N. So r
-proves that c opens to m. Only the holder of the secret key can compute r from c.
+**The proof of all openings.** For a key N of the right form, a ciphertext c is (1 + N)^m r^N mod N^2 for one plaintext
+m and one r modulo N. So r proves that c opens to m. Only the holder of the secret key can compute r from c.
 
 To check every c would take one long exponentiation each. Instead, everybody folds all ciphertexts of the run into one::
 
@@ -82,7 +78,8 @@ with an obfuscator of its own. R tells nothing of N's factors either. Anybody ca
 is unique, so no two roots of one number can be compared, as for square roots. The lead folds no other ciphertexts than
 totals which opened as sums of all. So nobody gets the root of a number of his choice.
 
-Charlie's side of the sums by Paillier: he multiplies ciphertexts, adds check values, and tells what was opened.
+Below stand the messages, in the order in which participants send them, then Charlie's side, and then the side
+of the parties, with the lead among them.
 """
 
 import hashlib
@@ -280,7 +277,7 @@ def check_check(words: Words, check: bytes, peer: str) -> None:
         The fault of ``peer``.
     """
     if len(check) != words.check_bytes:
-        msg = f"{peer} sent {len(check)} bytes of a check value; allowed are {words.check_bytes}"
+        msg = f"{peer} sent {len(check)} bytes of a check value, but {words.check_bytes} are due"
         raise ProtocolViolation(msg, peer=peer)
 
 
@@ -436,13 +433,11 @@ class PaillierPartySums:
         told = await seat.receive(SumKey, CHARLIE)
         key = PublicKey.received(told.modulus, study.key_bits, CHARLIE)
         if secret is not None and secret.public != key:
-            raise ProtocolViolation(
-                "charlie passed on another key; allowed is the one that the lead sent", peer=CHARLIE
-            )
+            raise ProtocolViolation("charlie passed on a different key from the one that the lead sent", peer=CHARLIE)
         if secret is None and not key.has_form(told.roots):
             raise ProtocolViolation(
-                f"the key that {study.lead} sent is not proved to give every ciphertext one plaintext alone; allowed "
-                "are the N-th roots that prove it. The lead or Charlie is at fault",
+                f"the key that {study.lead} sent is not proved to give every ciphertext exactly one plaintext; the "
+                "N-th roots that prove it must come with it. The lead or Charlie is at fault",
                 suspects=(study.lead, CHARLIE),
             )
         seed = await coin_toss(seat)
@@ -510,8 +505,8 @@ class PaillierPartySums:
         check_check(words, opened.check, CHARLIE)
         if own is not None and own != (opened.sums, opened.total.digest(), opened.receipt):
             raise ProtocolViolation(
-                "charlie passed on another sum, total or receipt than the lead has; allowed are the total and receipt "
-                "that he sent to the lead, and the sum that the lead opened",
+                "charlie passed on a sum, total or receipt that the lead does not have; they must be the total and "
+                "receipt that he sent to the lead, and the sum that the lead opened",
                 peer=CHARLIE,
             )
         total = unpacked(slots, opened.sums, self.key, self.study.K, CHARLIE)

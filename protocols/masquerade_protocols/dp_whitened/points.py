@@ -91,9 +91,7 @@ class Agreement:
         )
         # Written so that a number that is not finite fails as well.
         if not unsure and not np.abs(agreed - own).max() <= TOLERANCE * max(1.0, float(np.abs(own).max())):
-            raise ProtocolViolation(
-                "charlie sent other numbers than those that follow from the opened sums", peer=CHARLIE
-            )
+            raise ProtocolViolation("charlie sent public numbers that do not follow from the opened sums", peer=CHARLIE)
         return agreed
 
     async def _piece(self, own: _Floats) -> _Floats:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, rounds_sigma
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, check_honest, rounds_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS
@@ -73,11 +73,7 @@ def _squared_mu(study: Study) -> Fraction:
 
 def _budget(study: Study) -> Fraction:
     """Return how far a replaced record may move all sums together, as a squared length in units of the grid."""
-    if study.honest < 1:
-        raise BadInput(
-            "no party's noise counts: all are assumed to side with Charlie",
-            "set colluders to less than the number of parties",
-        )
+    check_honest(study.honest)
     return _squared_mu(study) * (study.honest * SIGMA**2 - LEAST_SHARE_SIGMA**2)
 
 

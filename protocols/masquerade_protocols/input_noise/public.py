@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.input_noise import FRACTION_BITS
+from masquerade_core.privacy.noise.gaussian_rounds import check_delta
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_delta, copies_epsilon, proven_alpha
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
@@ -77,11 +78,8 @@ def check(study: Study) -> None:
         Delta is 0 with Gaussian noise, steps diverge, a key is too short, or :func:`alpha_of` refuses the study.
     """
     chosen, Lambda = parameters_of(study), study.model.regularization
-    if chosen.noise == "gaussian" and study.privacy.delta == 0:
-        raise BadInput(
-            "[privacy] delta is 0, but Gaussian noise needs a delta greater than 0",
-            'choose a delta such as 1e-6, or noise = "l2"',
-        )
+    if chosen.noise == "gaussian":
+        check_delta(study.privacy.delta)
     if (alpha := alpha_of(study)) < _LEAST_ALPHA:
         raise BadInput(
             f"[protocol] alpha is {alpha:g}: noise of the scale 1/alpha leaves nothing to learn from",

@@ -94,9 +94,8 @@ async def select_class(seat: Seat, study: Study, pool: FullPool, v_j: Ciphertext
     k = (await seat.receive(SizeClass, CHARLIE)).k
     if k > k_j:
         raise SumRefused(
-            "the announced size class asks for less noise than this party's records need, where it must ask for "
-            "enough. A party, the lead or Charlie broke the rules, and nobody can tell which; nothing of the "
-            "classifier has left this machine",
+            "the announced size class asks for less noise than this party's records need. A party, the lead or "
+            "Charlie broke the rules, and nobody can tell which; nothing of the classifier has left this machine",
             'ask the coordinator for a study with scale = "floor", which selects nothing',
         )
     return k
@@ -114,7 +113,7 @@ async def announce_class(seat: Seat, study: Study, zeta: SecretKey) -> None:
     opened = await seat.once("size class", lambda _: zeta.decrypt(total) % (1 << _CLASS_BITS))
     if opened < _OFFSET:
         raise SumRefused(
-            "the opened number is no size class: a party or the lead broke the rules, and nobody can tell which",
+            "the opened number is not a size class: a party or the lead broke the rules, and nobody can tell which",
             'start a study with scale = "floor", which selects nothing',
         )
     await seat.broadcast(SizeClass(k=opened - _OFFSET))

@@ -262,8 +262,8 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
             Text.assemble(
                 "\n  ",
                 ("demo only:", "bold yellow"),
-                " bounds and levels were read off these records and are no secret any more. Bounds are rounded.\n"
-                "  A real study states them beforehand; give one with --study.",
+                " bounds and levels were read off these records and are no longer secret. Bounds are rounded.\n  A "
+                "real study states them beforehand; give one with --study.",
             ),
             soft_wrap=True,
         )

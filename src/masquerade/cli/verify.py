@@ -187,9 +187,7 @@ def _lines(data: dict[str, Any]) -> list[Any]:
 
     lines = [Text(f"proved: {words}") for words in data["proved"]]
     if owners := data["reworded"]:
-        lines.append(
-            Text(f"wording: {listed(owners)} wrote the privacy statement with another wording than this program's")
-        )
+        lines.append(Text(f"wording: {listed(owners)} worded the privacy statement differently from this program"))
     for folder in data["folders"]:
         lines += [Text(f"{folder['participant']}: {words}") for words in folder["problems"]]
     lines += [Text(f"contradiction: {each['words']}") for each in data["contradictions"]]

@@ -160,7 +160,7 @@ def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None
         if more := values - set(label.classes):
             row = next(row for row, cell in enumerate(cells) if cell in more)
             raise BadInput(
-                f"{both.at(row)}: the label {label.name!r} is none of the classes",
+                f"{both.at(row)}: the label {label.name!r} is not one of the classes",
                 f"the classes are {', '.join(map(repr, label.classes))}; capitals count",
             )
     elif label.positive not in values:

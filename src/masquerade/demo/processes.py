@@ -205,4 +205,4 @@ class Participants:
 def error_from(who: str, fields: Mapping[str, Any]) -> MasqueradeError:
     """Return a participant's ``error`` event as an exception with its message, hint and exit code."""
     kind = _KINDS.get(str(fields.get("error_code")), RunFailed)
-    return kind(f"{who}: {fields.get('message', 'ended and gave no reason')}", str(fields.get("hint", "")))
+    return kind(f"{who}: {fields.get('message', 'ended without giving a reason')}", str(fields.get("hint", "")))

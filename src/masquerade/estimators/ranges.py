@@ -104,7 +104,7 @@ def _pair(pair: Any, place: str) -> tuple[float, float]:
         low, high = pair
         return float(low), float(high)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{place} is no pair of numbers; write (low, high)") from None
+        raise InvalidInput(f"{place} is not a pair of numbers; write (low, high)") from None
 
 
 def _check_names(what: str, given: Mapping[Any, Any], records: Records) -> None:

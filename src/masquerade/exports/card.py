@@ -128,7 +128,7 @@ def _uses(p: Provenance) -> Iterator[str]:
     yield "Levels are compared as text. So a column of levels must be text in a data frame, also if it looks like"
     yield "numbers."
     if p.loss != LOGISTIC.name:
-        yield f"The model was learned with the loss `{p.loss}`: its scores are margins, and no probabilities."
+        yield f"The model was learned with the loss `{p.loss}`: its scores are margins, and not probabilities."
     if p.threshold:
         yield f"It answers with the positive label where the score is above {p.threshold:.6g}, and not above 0."
     yield ""

@@ -141,7 +141,7 @@ def _model(provenance: Provenance, rows: _Array, offset: _Array, path: Path) -> 
     encoder, label = provenance.schema()
     order = Layout(encoder).order
     if rows.shape != (len(label.classes or ("",)), len(order)) or offset.shape != rows.shape[:1]:
-        raise BadInput(f"{path} has another number of weights than its columns and classes need", _HINT)
+        raise BadInput(f"{path} does not have as many weights as its columns and classes need", _HINT)
     if not (np.isfinite(rows).all() and np.isfinite(offset).all()):
         raise BadInput(f"{path} has a weight that is not finite", _HINT)
     weights = np.empty_like(rows)

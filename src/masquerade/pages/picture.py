@@ -39,6 +39,8 @@ def read_picture(path: Path) -> Picture:
     """
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
-        raise BadInput(f"{path} is no picture for a page; SVG and PNG are allowed", "draw it with 'audit --plot x.svg'")
+        raise BadInput(
+            f"{path} is not a picture for a page; SVG and PNG are allowed", "draw it with 'audit --plot x.svg'"
+        )
     content = read_bytes(path, _MOST, "picture", "name a file that is there, and not too large")
     return Picture(path.name, f"data:{kind};base64,{base64.b64encode(content).decode()}")

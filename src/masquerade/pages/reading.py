@@ -116,9 +116,9 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
     BadInput
         It cannot be read, or holds something else.
     """
-    found = json_of(_text(path, hint), path, hint, "holds no JSON")
+    found = json_of(_text(path, hint), path, hint, "does not hold JSON")
     if not isinstance(found, dict):
-        raise BadInput(f"{path} holds no JSON object", hint)
+        raise BadInput(f"{path} does not hold a JSON object", hint)
     return found
 
 

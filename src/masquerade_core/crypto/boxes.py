@@ -78,8 +78,8 @@ def open_sealed(key: bytes, sealed: bytes, peer: str) -> bytes:
         return bytes(SecretBox(key).decrypt(sealed))
     except (CryptoError, ValueError, TypeError) as error:
         msg = (
-            f"a box that came as {peer}'s does not open: either {peer} sealed it wrongly, or Charlie, who relayed "
-            "it, changed it; which of the two cannot be told"
+            f"a box that came in the name of {peer} does not open: either {peer} sealed it wrongly, or Charlie, who "
+            "relayed it, changed it; nobody can tell which of the two"
         )
         raise ProtocolViolation(msg, suspects=(peer, CHARLIE)) from error
 

@@ -171,7 +171,7 @@ class Words:
         """
         if len(vector) != self.length:
             raise LocalProtocolError(
-                f"a vector to mask has {len(vector)} coordinates; allowed are {self.length}, the layout's"
+                f"a vector to mask has {len(vector)} coordinates, but its layout has {self.length}"
             )
         modulus, signed = 1 << self.bits, _in_64_bits(vector) if self.machine else None
         if signed is None:

@@ -97,7 +97,9 @@ class Packing:
             The vector has another length, which follows from public numbers.
         """
         if len(vector) != self.length:
-            raise LocalProtocolError(f"a vector to pack must have {self.length} coordinates; this one has not")
+            raise LocalProtocolError(
+                f"a vector to pack must have {self.length} coordinates, but this one has another number"
+            )
         return tuple(
             _joined(vector[i : i + self.per_plaintext], self.width) for i in range(0, self.length, self.per_plaintext)
         )

@@ -50,7 +50,17 @@ from masquerade_core.crypto.powers import FixedBase, powmods
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 
-__all__ = ["Ciphertext", "Fresh", "FullPool", "PublicKey", "SecretKey", "ShortPool", "draw_primes", "small_primes"]
+__all__ = [
+    "Ciphertext",
+    "Fresh",
+    "FullPool",
+    "PublicKey",
+    "SecretKey",
+    "ShortPool",
+    "draw_primes",
+    "no_ciphertext",
+    "small_primes",
+]
 
 
 # --- Primes ----------------------------------------------------------------------
@@ -155,8 +165,8 @@ class PublicKey:
         key = cls.received(raw, bits, peer)
         if not key.has_form(roots):
             msg = (
-                f"{peer} sent a Paillier key that is not proved to give every ciphertext one plaintext alone; allowed "
-                "are the N-th roots that prove it"
+                f"{peer} sent a Paillier key that is not proved to give every ciphertext exactly one plaintext; the "
+                "N-th roots that prove it must come with it"
             )
             raise ProtocolViolation(msg, peer=peer)
         return key
@@ -194,11 +204,7 @@ class PublicKey:
             ``peer``'s fault: the value lies outside Z*_{N^2}.
         """
         if not 0 < value < self.mod_n2 or gmpy2.gcd(value, self.mod_n) != 1:
-            msg = (
-                f"{peer} sent a number that is not a ciphertext; allowed are 1 to N^2 - 1, with no factor in common "
-                "with the key N"
-            )
-            raise ProtocolViolation(msg, peer=peer)
+            raise no_ciphertext(peer)
         return Ciphertext(self, mpz(value))
 
     def full_obfuscators(self, rng: Rng, count: int) -> tuple[int, ...]:
@@ -227,6 +233,15 @@ class PublicKey:
     def __repr__(self) -> str:
         """Say the size. The modulus is not secret, but it is long."""
         return f"<PublicKey: {self.bits} bits>"
+
+
+def no_ciphertext(peer: str) -> ProtocolViolation:
+    """Return the error for a number that a peer sent as a ciphertext, though it lies outside Z*_{N^2}."""
+    msg = (
+        f"{peer} sent a number that is not a ciphertext; it must be from 1 to N^2 - 1, and have no factor in common "
+        "with the key N"
+    )
+    return ProtocolViolation(msg, peer=peer)
 
 
 def _unit(rng: Rng, n: int) -> int:

@@ -199,8 +199,8 @@ def check_owned(announced: Announced, study_id: bytes, name: str, signing: bytes
     key = announced.box_key
     if not verify(key, _joined(_OWNED, study_id, name.encode(), signing, announced.nonce, key), announced.proof):
         raise ProtocolViolation(
-            f"{name} announced a key for sealed boxes that it does not prove to own; allowed is a key of its own, with "
-            "the proof for this study, this name and this nonce",
+            f"{name} announced a key for sealed boxes that it does not prove to own; it must announce a key of its "
+            "own, with the proof for this study, this name and this nonce",
             peer=name,
         )
 
@@ -222,7 +222,7 @@ def check_distinct(keys: Iterable[tuple[str, bytes]], frames: Mapping[str, bytes
     """
     if found := alike(keys):
         raise ProtocolViolation(
-            f"{alike_words(*found)}; which of the two gave its key away cannot be told",
+            f"{alike_words(*found)}; nobody can tell which of the two gave its key away",
             suspects=found,
             frames=tuple(frames[name] for name in found if name in frames),
         )
@@ -287,7 +287,7 @@ class BoxKey(Secret):
         Raises
         ------
         ProtocolViolation
-            The box was not sealed for this key in this run. It bears no name, so nobody can tell whose fault that is.
+            The box was not sealed for this key in this run. It carries no name, so nobody can tell whose fault that is.
         """
         ephemeral = sealed[:32]
         try:
@@ -295,8 +295,8 @@ class BoxKey(Secret):
             return bytes(crypto_aead_chacha20poly1305_ietf_decrypt(sealed[32:], None, _NONCE, key))
         except (CryptoError, ValueError, TypeError) as error:
             msg = (
-                "an anonymous box does not open: it was not sealed for this participant in this run. "
-                "It bears no name, so nobody can tell who made it"
+                "an anonymous box does not open: it was not sealed for this participant in this run. It carries no "
+                "name, so nobody can tell who made it"
             )
             raise ProtocolViolation(msg) from error
 

@@ -58,8 +58,8 @@ def deal(secret: bytes, threshold: int, points: int, key: bytes) -> tuple[bytes,
     """
     if len(secret) != SECRET_BYTES or not 1 <= threshold <= points:
         raise LocalProtocolError(
-            f"a secret of {len(secret)} bytes was to be dealt in {points} shares with threshold {threshold}; allowed "
-            f"are {SECRET_BYTES} bytes, and a threshold from 1 to the number of shares"
+            f"a secret of {len(secret)} bytes was to be dealt in {points} shares with threshold {threshold}; it must "
+            f"have {SECRET_BYTES} bytes, and a threshold from 1 to the number of shares"
         )
     raw = mask_stream(key, _DRAW_BYTES * (threshold - 1))
     drawn = (int.from_bytes(raw[i : i + _DRAW_BYTES], "little") for i in range(0, len(raw), _DRAW_BYTES))
@@ -109,7 +109,7 @@ def join_shares(shares: Mapping[int, int], threshold: int) -> bytes:
     points = tuple(sorted(shares)[:threshold])
     if len(points) < threshold:
         raise SumRefused(
-            f"{len(points)} shares of a secret came, where {threshold} are needed to open it",
+            f"{len(points)} shares of a secret came, but {threshold} are needed to open it",
             "start a new run; if this happens often, let [dropouts] min_survivors allow for more silent parties",
         )
     value = sum(map(mul, _weights(points), (shares[x] for x in points))) % PRIME

@@ -66,7 +66,7 @@ def query_at(word: str, place: str, text: str) -> Query:
     text = text.strip().rstrip(";").rstrip()
     scheme = _scheme(word.lower())
     if not text:
-        raise BadInput(f"{scheme}:// names a database, but no query stands behind its address", SPELLING)
+        raise BadInput(f"{scheme}:// names a database, but no query follows its address", SPELLING)
     if scheme == "postgresql":
         return Query(scheme, _without_password(place), text)
     if scheme == "sqlite" and not place:

@@ -167,7 +167,7 @@ def _whole_lines(file: BinaryIO | Recoded, size: int) -> Iterator[tuple[bytes, b
 
 # --- Tables ----------------------------------------------------------------------
 
-NO_RECORDS = Sign("no_records", "has column names and no records", "put a record on each further line")
+NO_RECORDS = Sign("no_records", "has column names but no records", "put a record on each further line")
 """The sign of a file with a header and nothing else."""
 
 

@@ -17,7 +17,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from masquerade_core import __version__
-from masquerade_core.data.tasks import A_WORKERS, Fault, Task, check_address, dask, other_version, own_version
+from masquerade_core.data.tasks import (
+    A_WORKERS,
+    Fault,
+    Task,
+    check_address,
+    dask,
+    no_scheduler,
+    no_worker,
+    other_version,
+    own_version,
+)
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 
 __all__ = ["PATIENCE", "Cluster", "tree"]
@@ -93,10 +103,7 @@ class Cluster:
             try:
                 self._client = dask().Client(self.address, timeout=min(_CONNECT, self._patience), set_as_default=False)
             except (OSError, ValueError, RuntimeError, AssertionError):  # the last: a thread of Dask's began late
-                raise BadInput(
-                    f"no Dask scheduler answers at {self.address}",
-                    "start one with 'dask scheduler', and give the address that it prints",
-                ) from None
+                raise no_scheduler(self.address) from None
         return self._client
 
     def _meet(self) -> None:
@@ -106,10 +113,7 @@ class Cluster:
         try:
             client.wait_for_workers(1, timeout=_CONNECT)
         except OSError:
-            raise BadInput(
-                f"the Dask scheduler at {self.address} has no worker",
-                f"start one with 'dask worker {self.address}', in an environment that has masquerade too",
-            ) from None
+            raise no_worker(self.address) from None
         for worker in client.scheduler_info()["workers"]:
             check_address(worker, A_WORKERS)
         for answer in client.run(own_version, on_error="return").values():

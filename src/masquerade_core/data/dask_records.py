@@ -208,7 +208,7 @@ def _count(files: Sequence[FileOfRecords], path: Path | str, study: Study) -> in
     """Return how many records there are, if they are enough and not too many."""
     n, name = sum(file.n for file in files), Path(path).name
     if not n:
-        raise BadInput(f"{name} has column names and no records", "write the records into it")
+        raise BadInput(f"{name} has column names but no records", "write the records into it")
     check_size(n, study, name)
     return n
 

@@ -214,7 +214,7 @@ def guarded(read: Callable[[], T], kinds: tuple[type[Exception], ...], failure: 
 def another_number(source: str) -> BadInput:
     """Return the error of a query that does not give the same records twice."""
     return BadInput(
-        f"{source} gave another number of records when it ran a second time",
+        f"{source} gave a different number of records when it ran a second time",
         "a query gives the same records whenever it runs: leave random() and files that change out of it",
     )
 
@@ -238,7 +238,7 @@ _KINDS = {
     sqlite3.SQLITE_AUTH: "does more than read",
     sqlite3.SQLITE_CANTOPEN: "cannot open its file",
     sqlite3.SQLITE_CORRUPT: "reads a damaged file",
-    sqlite3.SQLITE_NOTADB: "reads a file that is no SQLite database",
+    sqlite3.SQLITE_NOTADB: "reads a file that is not an SQLite database",
 }
 _SEE_SQLITE = "run it with sqlite3 to see the database's own message, which may show a cell and is not repeated here"
 
@@ -381,7 +381,7 @@ _DUCKDB: dict[str, Any] = {
 _SELECT = "StatementType.SELECT"
 _SEE = "to see the database's own message, which may show a cell and is not repeated here"
 _STATES = {
-    "25006": "would write, and this connection only reads",
+    "25006": "would write, but this connection only reads",
     "42501": "reads a table that this user may not read",
     "42601": "is not SQL that PostgreSQL understands",
     "42703": "names a column that is not there",
@@ -393,7 +393,7 @@ _DUCKDB_KINDS = {
     "CatalogException": "names a table or function that is not there",
     "BinderException": "names a column that is not there, or mixes types",
     "ConversionException": "converts a cell that does not fit the type",
-    "IOException": "reads a file that is not there, is no database, or is written by another program",
+    "IOException": "reads a file that is not there, is not a database, or is open for writing in another program",
     "OutOfMemoryException": "needs more memory than there is",
 }
 
@@ -547,7 +547,7 @@ def _address(place: str) -> str:
 def _not_connected(source: str, error: Exception) -> BadInput:
     if "password" in str(error) or "authentication" in str(error):
         return BadInput(
-            f"{source}: the server lets nobody in with this user and password",
+            f"{source}: the server does not accept this user and password",
             "set PGUSER and PGPASSWORD, or name a file of passwords with PGPASSFILE",
         )
     if "does not exist" in str(error):

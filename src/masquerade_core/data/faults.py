@@ -315,11 +315,11 @@ _FILL = (
     "write the missing value or leave the record out; or ask the coordinator for a study with a public value for "
     'missing cells, missing = ..., or with out_of_bounds = "clamp"'
 )
-_WORD = "a word for a missing value stands there, such as '?' or 'NA'"
+_WORD = "it is a word for a missing value, such as '?' or 'NA'"
 _TEXT = "holds text where the study has a number"
-_LEVEL = "has a value that is none of the study's levels"
+_LEVEL = "has a value that is not one of the study's levels"
 _LEVELS = "the levels of {name} are {range}; blanks and capitals count"
-_CLASS = "the label {name} is none of the study's classes"
+_CLASS = "the label {name} is not one of the study's classes"
 _CLASSES = "the classes are {range}; blanks and capitals count"
 
 # --- Numbers ---------------------------------------------------------------------------
@@ -327,25 +327,25 @@ _CLASSES = "the classes are {range}; blanks and capitals count"
 EMPTY = Kind("empty", "is empty or missing", hint=_FILL)
 WORD = Kind("missing_word", "is empty or missing", _WORD, EMPTY.hint)
 TEXT = Kind("text", _TEXT, hint=_FINITE)
-DECIMAL_COMMA = Kind("decimal_comma", _TEXT, "a comma stands before the decimals", "write 3.5, not 3,5")
-THOUSANDS = Kind("thousands", _TEXT, "marks stand between thousands", "write 1000000, not 1,000,000")
+DECIMAL_COMMA = Kind("decimal_comma", _TEXT, "it has a comma before the decimals", "write 3.5, not 3,5")
+THOUSANDS = Kind("thousands", _TEXT, "it has marks between thousands", "write 1000000, not 1,000,000")
 COMMA = Kind(
     "comma",
     _TEXT,
-    "a comma stands before three digits",
+    "it has a comma before three digits",
     "write 1.234 where 1,234 means a little more than 1, else 1234",
 )
 DATE = Kind(
     "date",
     _TEXT,
-    "a date or a time stands there",
+    "it is a date or a time",
     "dates are not read; write a number, such as the days since a day that the study names, or the age in years",
 )
 PERCENT = Kind(
-    "percent", _TEXT, "a percent sign stands behind the number", "write the number alone, as the study means it"
+    "percent", _TEXT, "it has a percent sign after the number", "write the number alone, as the study means it"
 )
 UNIT = Kind(
-    "unit", _TEXT, "a unit stands beside the number", "write the number alone, in the unit that the study means"
+    "unit", _TEXT, "it has a unit beside the number", "write the number alone, in the unit that the study means"
 )
 INFINITE = Kind("infinite", "holds an infinite value", hint=_FINITE)
 OUTSIDE = Kind(
@@ -431,7 +431,7 @@ def number_of(cell: str) -> tuple[float, Kind | None]:
 
 
 def kind_of_level(cell: str, levels: Collection[str]) -> Kind:
-    """Return what is wrong with a cell that is none of a feature's levels."""
+    """Return what is wrong with a cell that is not one of a feature's levels."""
     if is_missing(cell):
         return LEVEL_WORD if cell.strip() else LEVEL_EMPTY
     if alike(cell, levels) is not None:
@@ -441,7 +441,7 @@ def kind_of_level(cell: str, levels: Collection[str]) -> Kind:
 
 
 def kind_of_class(cell: str, classes: Collection[str]) -> Kind:
-    """Return what is wrong with a label that is none of the study's classes."""
+    """Return what is wrong with a label that is not one of the study's classes."""
     if not cell.strip():
         return CLASS_EMPTY
     return CLASS if alike(cell, classes) is None else CLASS_ALIKE

@@ -55,7 +55,7 @@ def open_folder(path: Path, wanted: Sequence[str]) -> Folder:
     files = tuple(sorted((file for file in _listed(path, name) if file.name[0] not in "._"), key=lambda f: f.name))
     if (strange := next((f for f in files if f.is_dir() or f.suffix.lower() not in PARQUET), None)) is not None:
         raise BadInput(
-            f"the folder {name} holds {strange.name}, which is no Parquet file",
+            f"the folder {name} holds {strange.name}, which is not a Parquet file",
             "a folder of records holds files that end in .parquet, and nothing else",
         )
     if not files:

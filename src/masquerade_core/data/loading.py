@@ -206,7 +206,7 @@ def check_points(data: Any, study: Study, source: str, party: str = "") -> None:
     """Refuse records that a party's own process would refuse, or could not have loaded."""
     if not isinstance(data, Records):
         raise BadInput(
-            f"{source} are no encoded records, but {study.study.protocol} learns from those",
+            f"{source} are not encoded records, which {study.study.protocol} learns from",
             "load the records with load_split or load_named, which read them as the study's protocol needs them",
         )
     if (found := data.d) != study.d:

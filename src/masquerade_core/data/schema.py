@@ -110,10 +110,15 @@ WholeColumn = NDArray[np.float64] | Levels
 """A column that was read at once: numbers, NaN where a cell is missing; or texts."""
 
 
+def lacks_column(name: str, hint: str) -> BadInput:
+    """Return the error for data in memory that have no column of this name."""
+    return BadInput(f"the data have no column {name!r}", hint)
+
+
 def length_of(columns: Mapping[str, Column], names: Sequence[str]) -> int:
     """Return how many records columns in memory hold."""
     if (missing := next((name for name in names if name not in columns), None)) is not None:
-        raise BadInput(f"the data have no column {missing!r}", f"the columns are {', '.join(map(repr, names))}")
+        raise lacks_column(missing, f"the columns are {', '.join(map(repr, names))}")
     for name in names:
         cells = columns[name]
         if isinstance(cells, str | bytes) or not hasattr(cells, "__len__") or getattr(cells, "ndim", 1) != 1:

@@ -74,6 +74,6 @@ def read_cells(
         parts = [table for _, tables in rows.blocks for table in tables()]
         name = found.name
     if not parts:
-        raise BadInput(f"{name} has column names and no records", "write the records into it")
+        raise BadInput(f"{name} has column names but no records", "write the records into it")
     columns = {column: [cell for part in parts for cell in part.columns[column]] for column in wanted}
     return _OfFolder(dict(columns), range(1, len(columns[wanted[0]]) + 1), "record", name, parts=parts)

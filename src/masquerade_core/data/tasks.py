@@ -16,7 +16,17 @@ from typing import Any
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput, MasqueradeError, RefusedLocally
 
-__all__ = ["A_WORKERS", "Fault", "Task", "check_address", "dask", "other_version", "own_version"]
+__all__ = [
+    "A_WORKERS",
+    "Fault",
+    "Task",
+    "check_address",
+    "dask",
+    "no_scheduler",
+    "no_worker",
+    "other_version",
+    "own_version",
+]
 
 A_WORKERS = "the address of a worker of the Dask cluster"
 """How an error names it."""
@@ -49,7 +59,7 @@ def check_address(address: str, what: str = "the Dask scheduler's address") -> N
     if kind == "tcp" and not _is_loopback(host):
         raise RefusedLocally(
             f"{what} is {address}, where everybody on the way could read the records, and anyone who reaches the port "
-            "could run programs; allowed are tls:// addresses, and tcp:// within one machine",
+            "could run programs; only tls:// addresses are allowed, and tcp:// within one machine",
             "on one machine, start the scheduler with --host 127.0.0.1; otherwise start scheduler and workers with "
             "Dask's --tls-ca-file, --tls-cert and --tls-key",
         )
@@ -130,6 +140,22 @@ def other_version(theirs: str, ours: str) -> MasqueradeError:
     return BadInput(
         f"a worker of the Dask cluster has version {theirs} of masquerade, but this process has {ours}",
         "install the same version in both, and start the worker again",
+    )
+
+
+def no_scheduler(address: str) -> BadInput:
+    """Return the error for an address at which no scheduler answers."""
+    return BadInput(
+        f"no Dask scheduler answers at {address}",
+        "start one with 'dask scheduler', and give the address that it prints, such as tcp://127.0.0.1:8786",
+    )
+
+
+def no_worker(address: str) -> BadInput:
+    """Return the error for a scheduler that has no worker."""
+    return BadInput(
+        f"the Dask scheduler at {address} has no worker",
+        f"start one with 'dask worker {address}', in an environment that has masquerade too",
     )
 
 

@@ -253,18 +253,18 @@ class Source:
 _EXCEL = "in the program that made it, save the table as 'CSV UTF-8 (comma delimited)'"
 _UNPACK = "unpack it first"
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
-    (rb"PK\x03\x04", "is an Excel workbook or another zip archive, and no CSV file", _EXCEL),
-    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel workbook, and no CSV file", _EXCEL),
+    (rb"PK\x03\x04", "is an Excel workbook or another zip archive, and not a CSV file", _EXCEL),
+    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel workbook, and not a CSV file", _EXCEL),
     (rb"\x1f\x8b", "is compressed with gzip", f"{_UNPACK}, with gunzip"),
     (rb"BZh\d1AY&SY", "is compressed with bzip2", f"{_UNPACK}, with bunzip2"),
     (rb"\xfd7zXZ\x00", "is compressed with xz", f"{_UNPACK}, with unxz"),
     (rb"\x28\xb5\x2f\xfd", "is compressed with zstd", f"{_UNPACK}, with unzstd"),
     (rb"PAR1", "is a Parquet file, but its name does not say so", "let its name end in .parquet"),
-    (rb"ARROW1", "is an Arrow file, and no CSV file", "write it as Parquet or as CSV"),
-    (rb"SQLite format 3\x00", "is a database of SQLite, and no CSV file", "write its table as CSV"),
-    (rb"%PDF-", "is a PDF document, and no CSV file", SAVE_AS_CSV),
-    (rb"(?i)\s*(<!doctype|<html|<\?xml)", "is a web page or XML, and no CSV file", SAVE_AS_CSV),
-    (rb"\s*(\{\s*[\"}]|\[\s*[\[{])", "is JSON, and no CSV file", SAVE_AS_CSV),
+    (rb"ARROW1", "is an Arrow file, and not a CSV file", "write it as Parquet or as CSV"),
+    (rb"SQLite format 3\x00", "is a database of SQLite, and not a CSV file", "write its table as CSV"),
+    (rb"%PDF-", "is a PDF document, and not a CSV file", SAVE_AS_CSV),
+    (rb"(?i)\s*(<!doctype|<html|<\?xml)", "is a web page or XML, and not a CSV file", SAVE_AS_CSV),
+    (rb"\s*(\{\s*[\"}]|\[\s*[\[{])", "is JSON, and not a CSV file", SAVE_AS_CSV),
 )
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -359,7 +359,7 @@ def opening_of(head: bytes, wanted: Sequence[str], encoding: str, *, fills: bool
     if encoding != "utf-8":
         signs.append(Sign("encoding", f"is not UTF-8 text, but {encoding[:6].upper()}", SAVE_AS_CSV))
     elif b"\0" in head:
-        return Opening(Layout(), signs=(Sign("no_csv", "is no text: it has bytes of zero", SAVE_AS_CSV, final=True),))
+        return Opening(Layout(), signs=(Sign("no_csv", "is not text: it has bytes of zero", SAVE_AS_CSV, final=True),))
     mark = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
     text = head[mark:].decode("utf-8", "surrogateescape")
     skipped, chosen = _skipped(text, signs)

@@ -245,8 +245,8 @@ def cast_votes(classifier: Classifier, data: Records, X_aux: _Array, rng: Rng) -
         return tuple(np.searchsorted(labels, classifier.over(data).predict(X_aux)).tolist())
     if not isinstance(data, Dataset):
         raise BadInput(
-            f"the classifier {_name(classifier)} needs all records in memory; from a disk or a cluster learns only the "
-            "study's own classifier, where the label has two values",
+            f"the classifier {_name(classifier)} needs all records in memory; only the study's own classifier, for a "
+            "label of two values, learns from a disk or a cluster",
             "leave --stream and --dask out, or --classifier",
         )
     y = data.y.astype(np.int64)
@@ -262,7 +262,7 @@ def cast_votes(classifier: Classifier, data: Records, X_aux: _Array, rng: Rng) -
     else:
         return tuple(np.searchsorted(labels, votes).tolist())
     warnings.warn(
-        f"{failed}; all votes of this party are for the first class, and nobody else learns why", stacklevel=2
+        f"{failed}; all votes of this party are for the first class, and nobody else is told why", stacklevel=2
     )
     return (0,) * len(X_aux)
 
@@ -306,7 +306,7 @@ def _asked(classifier: Classifier, X: _Array, y: Any, X_aux: _Array, labels: Any
         )
     if not _among(votes, labels):
         raise BadInput(
-            f"the classifier {_name(classifier)} voted for something that is no class of the study",
+            f"the classifier {_name(classifier)} voted for something that is not a class of the study",
             f"predict(X) must return the labels of the training: {_listed(labels)}",
         )
     return votes

@@ -93,7 +93,7 @@ class Study(Section):
     def _roster_problems(self) -> Iterator[str]:
         rules, K = self.study, self.K
         if (name := first_repeated(self.names)) is not None:
-            yield f"party {name!r} stands in the roster twice; give each party a name of its own"
+            yield f"party {name!r} appears in the roster twice; give each party a name of its own"
         if rules.min_parties > K:
             yield (
                 f"the roster has {counted(K, 'party', 'parties')}, but min_parties is {rules.min_parties}; "
@@ -122,7 +122,7 @@ class Study(Section):
     def _column_problems(self) -> Iterator[str]:
         columns = [f.name for f in self.features]
         if (name := first_repeated(columns)) is not None:
-            yield f"feature {name!r} stands in the study twice; remove or rename one"
+            yield f"feature {name!r} appears in the study twice; remove or rename one"
         if self.label.name in columns:
             yield f"the label {self.label.name!r} is a feature as well; remove that feature, or name another label"
         if (name := first_repeated(self.coordinates)) is not None:

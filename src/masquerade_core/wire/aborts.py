@@ -130,7 +130,7 @@ def read_abort(body: bytes, everybody: Sequence[str], peer: str) -> Abort:
             return Abort(message.reason, names_in(message.blamed, everybody, peer), by, message.frames)
         case _:
             raise ProtocolViolation(
-                f"{peer} ended the run in the name of nobody, or of several; allowed is one participant of the study",
+                f"{peer} ended the run in the name of nobody, or of several; it must be one participant of the study",
                 peer=peer,
             )
 
@@ -159,7 +159,7 @@ def names_in(bits: bytes, everybody: Sequence[str], peer: str) -> tuple[str, ...
     value = int.from_bytes(bits, "little")
     if len(bits) != (len(everybody) + 7) // 8 or value >> len(everybody):
         raise ProtocolViolation(
-            f"{peer} named participants who are not in the study; allowed is one bit for each of {len(everybody)}",
+            f"{peer} named participants who are not in the study; it must send one bit for each of {len(everybody)}",
             peer=peer,
         )
     return tuple(everybody[8 * i + j] for i, byte in enumerate(bits) if byte for j in range(8) if byte >> j & 1)

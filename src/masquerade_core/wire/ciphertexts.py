@@ -9,7 +9,7 @@ from gmpy2 import gcd, mpz
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from masquerade_core.crypto.paillier import Ciphertext, Fresh, PublicKey
+from masquerade_core.crypto.paillier import Ciphertext, Fresh, PublicKey, no_ciphertext
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.wire.messages import OneSend
 from masquerade_core.words import counted
@@ -121,15 +121,11 @@ class Ciphertexts(OneSend):
         width = key.ciphertext_bytes
         if len(self._raw) != count * width:
             due = f"{width} for each of {counted(count, 'ciphertext')}"
-            msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts; allowed are {count * width}: {due}"
+            msg = f"{peer} sent {len(self._raw)} bytes of ciphertexts, but {count * width} are due: {due}"
             raise ProtocolViolation(msg, peer=peer)
         values = tuple(mpz.from_bytes(self._raw[i : i + width], "big") for i in range(0, count * width, width))
         if not (min(values) > 0 and max(values) < key.mod_n2):
-            msg = (
-                f"{peer} sent a number that is not a ciphertext; allowed are 1 to N^2 - 1, with no factor in common "
-                "with the key N"
-            )
-            raise ProtocolViolation(msg, peer=peer)
+            raise no_ciphertext(peer)
         return values
 
     @property

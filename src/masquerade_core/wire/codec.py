@@ -59,7 +59,7 @@ def decode(cls: type[M], body: bytes, peer: str) -> M:
     fields = unpack_strict(body, peer)
     if not isinstance(fields, dict) or list(fields) != list(cls.model_fields):
         allowed = ", ".join(cls.model_fields) or "none"
-        _violation(f"a message {cls.__name__!r} with wrong fields; allowed are {allowed}, in this order", peer)
+        _violation(f"a message {cls.__name__!r} with wrong fields; they must be {allowed}, in this order", peer)
     try:
         return cls.model_validate(fields)
     except ValidationError as error:
@@ -83,7 +83,7 @@ def unpack_strict(data: bytes, peer: str) -> Any:
         The fault of ``peer``.
     """
     if len(data) > MAX_BODY:
-        _violation(f"{len(data)} bytes; allowed are at most {MAX_BODY}", peer)
+        _violation(f"{len(data)} bytes; at most {MAX_BODY} are allowed", peer)
     bounds = _Bounds()
     try:
         value = msgpack.unpackb(
@@ -160,7 +160,7 @@ def numbers(raw: bytes, width: int, count: int, peer: str) -> tuple[int, ...]:
         The fault of ``peer``: another length.
     """
     if len(raw) != width * count:
-        _violation(f"{len(raw)} bytes of numbers; allowed are {count} numbers of {width} bytes each", peer)
+        _violation(f"{len(raw)} bytes of numbers, but {count} numbers of {width} bytes each are due", peer)
     return tuple(int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width))
 
 
@@ -189,8 +189,8 @@ def open_envelope(plain: bytes, peer: str, expected: tuple[str, str, str, int]) 
     turn = _turn(*expected)
     if not plain.startswith(turn):
         msg = (
-            f"a box that came as {peer}'s was made for another turn: either {peer} sealed it so, or Charlie, who "
-            "relayed it, replaced it; which of the two cannot be told"
+            f"a box that came in the name of {peer} was made for another turn: either {peer} sealed it so, or "
+            "Charlie, who relayed it, replaced it; nobody can tell which of the two"
         )
         raise ProtocolViolation(msg, suspects=(peer, CHARLIE))
     return plain[len(turn) :]

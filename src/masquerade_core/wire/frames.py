@@ -325,7 +325,7 @@ class Endpoint:
         signed = bytes(msgpack.packb(fields))
         if len(signed) > MAX_BODY:
             msg = (
-                f"a {type or kind} of {len(signed)} bytes is too long for a frame; allowed are at most {MAX_BODY} bytes"
+                f"a {type or kind} of {len(signed)} bytes is too long for a frame; at most {MAX_BODY} bytes are allowed"
             )
             raise LocalProtocolError(msg)
         return self._key.sign(signed) + signed
@@ -351,7 +351,7 @@ class Endpoint:
             The fault of ``hop``, who sent this over its own authenticated connection, or of another holder of its keys.
         """
         if not SIGNATURE_BYTES < len(data) <= MAX_FRAME:
-            msg = f"{hop} sent a frame of {len(data)} bytes; allowed are {SIGNATURE_BYTES + 1} to {MAX_FRAME}"
+            msg = f"{hop} sent a frame of {len(data)} bytes; {SIGNATURE_BYTES + 1} to {MAX_FRAME} are allowed"
             raise ProtocolViolation(msg, peer=hop)
         signature, signed = data[:SIGNATURE_BYTES], data[SIGNATURE_BYTES:]
         if not verify(self._peers[hop], signed, signature):
@@ -360,7 +360,7 @@ class Endpoint:
         wire = read_header(signed, hop)
         own = self._is_of_this_run(hop, wire)
         if not own and not any_run:
-            msg = f"{hop} sent a frame of another run or version; allowed are frames of this run and version"
+            msg = f"{hop} sent a frame of another run or version; only frames of this run and version are allowed"
             raise ProtocolViolation(msg, peer=hop)
         self._check_direction(hop, wire)
         source, to = wire.src.rstrip(" "), wire.dst.rstrip(" ")

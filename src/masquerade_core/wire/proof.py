@@ -237,7 +237,7 @@ class Judge:
             case "roster" | "hellos" | "closed":
                 self._check_shown(signer, frame)
             case "hello" if frame.type not in (("refusal",) if signer == CHARLIE else ("", "fields")):
-                raise _FaultError(f"{signer} sent a hello of type {frame.type[:32]!r}, which is not its to send")
+                raise _FaultError(f"{signer} sent a hello of type {frame.type[:32]!r}, which it may not send")
             case "beat" if frame.type:
                 raise _FaultError(f"{signer} sent a beat of type {frame.type[:32]!r}; a beat has none")
             case "hello" | "beat":
@@ -256,7 +256,9 @@ class Judge:
                 if shows_all(self.study):
                     self._check_signed("a roster", "hello", roster, frame.run)
                 elif _frames_in(roster):
-                    raise _FaultError(f"{CHARLIE} sent a roster with hellos, of which there are too many here")
+                    raise _FaultError(
+                        f"{CHARLIE} sent a roster with hellos, but this study has too many of them for a roster"
+                    )
             case "hellos", _:
                 self._check_some("hellos", "hello", decode(_named("Hellos"), frame.body, signer), self.before)
             case _ if signer == CHARLIE and frame.broadcast:
@@ -286,9 +288,9 @@ class Judge:
             if self.word(abort) is None:
                 raise _FaultError(f"{CHARLIE} ended the run in the name of {abort.by}, who has not signed that")
         elif abort.leaves and signer not in (CHARLIE, *abort.blamed):
-            raise _FaultError(f"{signer} says that another participant left, which is not its to say")
+            raise _FaultError(f"{signer} says that another participant left, which it may not say")
         elif abort.reason == "copied" and not may_be_copied(abort, signer):
-            raise _FaultError(f"{signer} says that another party's state was copied, which is not its to say")
+            raise _FaultError(f"{signer} says that another party's state was copied, which it may not say")
         elif abort.frames:
             finding = self._of(abort.frames, depth - 1)
             if finding.open:

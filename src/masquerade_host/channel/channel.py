@@ -1,24 +1,18 @@
-"""A reliable channel: numbered frames over changing connections.
+"""A reliable channel: one end's numbered frames, over connections that come and go.
 
-Each end keeps its frames until the other acknowledges them, and sends them again on a new connection. Large frames
-travel as chunks. A channel knows no run and no role: it counts what it is given, and says what may leave.
+A *hop* is the way between one party and Charlie. It outlives its connections. A channel is one end of a hop. It knows
+no run and no role: it counts the frames that it is given, and says which of them may leave.
 
-Frames cut into chunks, and put together again.
+*Acknowledgements.* Each end keeps what it sent until the other end has said, in a beat, that it holds it. On a new
+connection nobody sends a numbered frame before the other end's beat of that connection has come. That beat says where
+to start sending again. So the frames of one connection have no gap. A channel also notes, for the frames that wait on
+the present connection, how far the first of them has been sent.
 
-ZeroMQ limits the length of a message, but the same limit holds for somebody who has not proved a key yet. A frame has
-up to 4 MB. A limit of 4 MB would let each stranger's socket cost 4 MB. So a frame travels as *chunks*, each of them one
-ZeroMQ message of at most 16 kB. A chunk is ``length of the frame (4 bytes) | offset (4 bytes) | data``. Every chunk but
-a frame's last one carries exactly :data:`CHUNK` bytes of data. The chunks of one frame follow each other on one
-connection, and nothing comes between them. Anything else is refused.
-
-Frames that wait for one connection, and how far the first of them has been sent.
-
-A channel: one end's numbered frames on a hop, kept until they are acknowledged, and sent again on a new connection.
-
-A *hop* is the way between one party and Charlie. It outlives its connections. Each end keeps what it sent until the
-other end has said, in a beat, that it holds it. On a new connection nobody sends a numbered frame before the other
-end's beat of that connection has come: the beat says from where on to send again. So the frames of one connection have
-no gap.
+*Chunks.* A frame has up to 4 MB. ZeroMQ has one limit for the length of a message, which also holds for a stranger who
+has not proved a key yet. With a limit of 4 MB each stranger's socket could cost 4 MB. So a frame travels as *chunks*,
+each of them one ZeroMQ message of at most 16 kB. A chunk is ``length of the frame (4 bytes) | offset (4 bytes) |
+data``. Every chunk but a frame's last one carries exactly :data:`CHUNK` bytes of data. The chunks of one frame follow
+each other on one connection, and nothing comes between them. Anything else is refused.
 """
 
 import secrets
@@ -291,14 +285,13 @@ class Channel:
         """
         if got > self.sent:
             raise ProtocolViolation(
-                f"{self.peer} acknowledged {counted(got, 'frame')} of this run; allowed are at most the {self.sent} "
-                "that were sent to it",
+                f"{self.peer} acknowledged {counted(got, 'frame')} of this run, but only {self.sent} were sent to it",
                 peer=self.peer,
             )
         if got < self.acknowledged:
             raise StateCopied(
-                f"{self.peer} says that it holds {counted(got, 'frame')} of this run, and has acknowledged "
-                f"{self.acknowledged} before: its state is an old copy, or two processes use copies of it",
+                f"{self.peer} says that it holds {counted(got, 'frame')} of this run, but it acknowledged "
+                f"{self.acknowledged} earlier: its state is an old copy, or two processes use copies of it",
                 COPIES,
                 copied=(self.peer,),
             )

@@ -72,7 +72,7 @@ class Known(NamedTuple):
 
 _LEFT = {
     "left": "{} left the run before its end",
-    "damaged": "{0} left the run before its end: what its machine keeps is damaged, which is nobody's fault",
+    "damaged": "{0} left the run before its end: its stored record of the run is damaged, which is nobody's fault",
     "changed": "{0} left the run before its end: the program of {0} has changed since the run began",
 }
 
@@ -132,7 +132,7 @@ def unanswered(late: tuple[str, ...]) -> str:
     """Return in words who did not answer in time; nobody is named where nobody can be told."""
     if late:
         return f"{listed(late)} did not answer in time"
-    return "a frame that passes through several hands did not come in time, and nobody can tell who has it"
+    return "a frame that several participants pass on did not arrive in time, and nobody can tell who held it up"
 
 
 def check_abort(abort: Abort, name: str) -> None:
@@ -145,20 +145,23 @@ def check_abort(abort: Abort, name: str) -> None:
     """
     if not abort.blamed and abort.reason == "left":
         raise ProtocolViolation(
-            f"{name} ended the run and blamed nobody; allowed are participants of the study",
+            f"{name} ended the run and blamed nobody; it must name participants of the study",
             peer=name,
         )
     if abort.leaves and abort.blamed != (name,):
         raise ProtocolViolation(
-            f"{name} says that {listed(abort.blamed)} left; allowed is that it leaves itself", peer=name
+            f"{name} says that {listed(abort.blamed)} left; it may say that only of itself", peer=name
         )
     if abort.reason == "copied" and not may_be_copied(abort, name):
         raise ProtocolViolation(
-            f"{name} says that the state of {listed(abort.blamed, 'or')} was copied; allowed is {name} or {CHARLIE}",
+            f"{name} says that the state of {listed(abort.blamed, 'or')} was copied; it may say that only of itself "
+            f"or of {CHARLIE}",
             peer=name,
         )
     if abort.by != name:
-        raise ProtocolViolation(f"{name} ended the run in the name of {abort.by}; allowed is its own", peer=name)
+        raise ProtocolViolation(
+            f"{name} ended the run in the name of {abort.by}; it may use only its own name", peer=name
+        )
 
 
 def heard(abort: Abort, data: bytes, sender: str, judge: Judge, me: str, known: Known | None = None) -> MasqueradeError:
@@ -178,7 +181,7 @@ def heard(abort: Abort, data: bytes, sender: str, judge: Judge, me: str, known: 
     """
     if abort.reason == "left" and not abort.blamed:
         return ProtocolViolation(
-            f"{sender} ended the run and named no participant as the reason; allowed is an end that names one",
+            f"{sender} ended the run and named no participant as the reason; it must name one",
             peer=sender,
             frames=(data,),
         )
@@ -186,7 +189,7 @@ def heard(abort: Abort, data: bytes, sender: str, judge: Judge, me: str, known: 
         word = judge.word(abort)
         if word is None:
             return ProtocolViolation(
-                f"{sender} ended the run in the name of {abort.by}, and does not show that {abort.by} signed that",
+                f"{sender} ended the run in the name of {abort.by}, but does not show that {abort.by} signed that",
                 peer=sender,
                 frames=(data,),
             )
@@ -217,7 +220,7 @@ def _copied(abort: Abort, data: bytes, judge: Judge) -> MasqueradeError:
     if not finding.fits(abort):
         return _unproved(abort, data, finding)
     return StateCopied(
-        f"{finding.said}. {by} ended the run for it, and it was checked here",
+        f"{finding.said}. {by} ended the run because of it, and it was checked here",
         COPIES,
         copied=abort.blamed,
         frames=abort.frames,
@@ -243,10 +246,12 @@ def _out_of_time(abort: Abort, data: bytes, judge: Judge, known: Known) -> Masqu
         allowed = min(allowed, study.dropouts.patience_seconds)
     late = tuple(name for name in abort.blamed if name not in known.cleared)
     if known.seconds < LONG * allowed:
-        why = f"the run began only {known.seconds:.1f} of the {allowed:g} seconds ago that everybody has"
+        why = f"the run began only {known.seconds:.1f} seconds ago, and everybody has {allowed:g} seconds"
         return refuted(abort.by, why, data)
     if abort.blamed and not late:
-        return refuted(abort.by, "this participant has sent all that is due, and was told that it has come", data)
+        return refuted(
+            abort.by, "this participant has sent everything that was due, and its arrival was acknowledged", data
+        )
     return DeadlinePassed(
         f"{abort.by} ended the run, and says: {unanswered(late)}",
         "see whether they still run, and start the run again",
@@ -258,8 +263,9 @@ def _out_of_time(abort: Abort, data: bytes, judge: Judge, known: Known) -> Masqu
 def refuted(by: str, why: str, data: bytes) -> ClaimRefuted:
     """Return the error for a claim about time that what is known here contradicts: it names its author alone."""
     return ClaimRefuted(
-        f"{by} ended the run, and says that somebody did not answer in time. It is not so here: {why}",
-        f"ask {by} whether its clock runs, and which program it has; then start the run again",
+        f"{by} ended the run, and says that somebody did not answer in time. What this participant knows contradicts "
+        f"that: {why}",
+        f"ask {by} to check its clock, and which program it runs; then start the run again",
         said_by=by,
         frames=(data,),
     )
@@ -273,7 +279,8 @@ def _accused(abort: Abort, data: bytes, judge: Judge, me: str) -> MasqueradeErro
         return _unproved(abort, data, finding)
     if not finding.culprit:
         return ProtocolViolation(
-            f"{finding.said}; which of them cannot be told. {by} ended the run for it, and it was checked here",
+            f"{finding.said}; nobody can tell which of them it was. {by} ended the run because of it, and it was "
+            "checked here",
             f"ask {listed(finding.suspects)} who else has their keys",
             suspects=finding.suspects,
             frames=abort.frames,
@@ -286,7 +293,7 @@ def _accused(abort: Abort, data: bytes, judge: Judge, me: str) -> MasqueradeErro
             frames=abort.frames,
         )
     return ProtocolViolation(
-        f"{finding.said}; {by} ended the run for it, and this participant has checked it",
+        f"{finding.said}; {by} ended the run because of it, and this participant has checked it",
         f"ask {finding.culprit} which program it runs, and who else has its key",
         peer=finding.culprit,
         frames=abort.frames,
@@ -307,7 +314,7 @@ def _word_of(abort: Abort, data: bytes, me: str) -> Reported:
             said = f"{by} says that {who} sent what the protocol does not allow, and that it cannot tell which of them"
     return Reported(
         f"{said}; nobody here has checked it",
-        f"the error at {by} says what it was; it is that participant's word alone",
+        f"the error at {by} says what it was; only that participant says so",
         said_by=by,
         accused=abort.blamed,
         frames=(data,),

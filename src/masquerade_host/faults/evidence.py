@@ -147,14 +147,14 @@ def after_check(
     """
     if not isinstance(error, MasqueradeError):
         return None
-    error.hint += f"; {path} has the signed frames of it, for 'masquerade blame'"
+    error.hint += f"; {path} has the signed frames, for 'masquerade blame'"
     if check is None or error.grounds is Grounds.CHECKED:
         return None
     found = check(json.dumps(evidence), session.study)
     said = ". ".join(sentence[0].upper() + sentence[1:] for sentence in found.found)
     if not found.culprit:
         others = [name for name in found.suspects if name != session.me]
-        between = f". Whose fault it is cannot be told; it is between {listed(others)}" if others else ""
+        between = f". One of these is at fault: {listed(others)}" if others else ""
         error.hint += f". {said}{between}" if said else ""
         return None
     hint = f"{error.hint}. It ended with: {error.message}"

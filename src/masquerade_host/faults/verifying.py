@@ -1,16 +1,13 @@
 """Checks the folders of a run, offline: one by itself, several against each other, and the frames that they keep.
 
-Checks the frames that a transcript keeps whole: the roster, the hellos shown beside it, and the last words.
-
-In a small study everybody has the same two frames. In a large one (:mod:`masquerade_core.roster_disclosure`) a party
-has the root of the tree over all hellos, the hellos that it was shown, and the last words of its neighbours. Charlie
-has what he showed the first party of the roster, which are all hellos, and the last words of all parties as these
-signed them.
-
-Checks the folders of a run, offline: one by itself, and several against each other.
-
 A *folder* is what one participant keeps of a run: the study, the result, and a signed transcript
 (:mod:`masquerade_host.store.transcript`). The keys that check all signatures stand in the study.
+
+A transcript keeps some frames whole: the roster, the hellos shown beside it, and the *last words*, which are the signed
+"closed" of each party. In a small study everybody has the same two frames. In a large one
+(:mod:`masquerade_core.roster_disclosure`) a party has the root of the tree over all hellos, the hellos that it was
+shown, and the last words of its neighbours. Charlie has what he showed the first party of the roster, which are all
+hellos, and the last words of all parties as these signed them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,9 +62,9 @@ def last_words(transcript: Transcript, study: Study) -> Mapping[str, Closed]:
     last = names[-1] if owner == CHARLIE else owner
     closing = _reader(study, last, transcript.run).open(CHARLIE, transcript.closing, numbered=False)
     if closing.kind != "closed":
-        raise ProtocolViolation("the last frame that the transcript keeps is another one")
+        raise ProtocolViolation("the last frame of the transcript is not the one that closes a run")
     if closing.broadcast != closes_with_all(study):
-        raise ProtocolViolation(f"the last frame is not as it is due in a study with {study.K} parties")
+        raise ProtocolViolation(f"the last frame does not have the form that a study with {study.K} parties requires")
     told = decode(AllClosed, closing.body, CHARLIE)
     said = closed_by(told, study, transcript.run, _NOBODY, heard_by(study, coin_of(transcript.run, message.root), last))
     if closing.broadcast or owner != CHARLIE:
@@ -93,7 +90,7 @@ def checked_roster(transcript: Transcript, study: Study) -> Roster:
     if transcript.run != run_id(study_id, roster.body):
         raise ProtocolViolation(f"the run id does not follow from {STUDY} and the roster")
     if roster.kind != "roster":
-        raise ProtocolViolation("the first frame that the transcript keeps is no roster")
+        raise ProtocolViolation("the first frame of the transcript is not a roster")
     return message
 
 
@@ -273,7 +270,7 @@ def _check_result(folder: Folder, statement: Statement | None) -> None:
     transcript, result = folder.transcript, folder.result
     told = (result.get("run_id"), result.get("participant"), result.get("version"))
     due = (transcript.run.hex(), transcript.participant, transcript.version)
-    folder.expect(told == due, f"{RESULT} is of another run, participant or version than the transcript")
+    folder.expect(told == due, f"{RESULT} is of a different run, participant or version from the transcript")
     rows = result.get("statement")
     same = hash_of_statement(rows) == transcript.statement
     folder.expect(same, f"the statement in {RESULT} is not the one whose hash was signed")
@@ -303,12 +300,14 @@ def _check_frames(folder: Folder) -> None:
         return
     folder.took_part, folder.said, folder.programs = tuple(said), said, programs_said(transcript, study)
     own = folder.programs.get(folder.owner)
-    folder.expect(own == transcript.program, f"{folder.owner} said another program in the run than in its transcript")
+    folder.expect(
+        own == transcript.program, f"{folder.owner} named a different program in the run from the one in its transcript"
+    )
     for name, closed in said.items():
         heard = closed.digest == folder.told
-        folder.expect(heard, f"{name} signed other broadcasts of {CHARLIE} than this transcript has")
+        folder.expect(heard, f"{name} signed different broadcasts of {CHARLIE} from those in this transcript")
         published = closed.release == transcript.release
-        folder.expect(published, f"{name} signed another result than this folder holds")
+        folder.expect(published, f"{name} signed a different result from the one in this folder")
     _check_chain(folder)
 
 

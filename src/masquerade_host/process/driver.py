@@ -1,21 +1,17 @@
-"""Drives one role of one run: the role runs in a thread of its own, the sockets in the calling one.
+"""The driver of one role of one run: the role runs in a thread of its own, the sockets in the calling one.
 
-After a restart the same role and session are fed the journal's rows until they stand where they stood.
+A *role* is one participant's part of a protocol. Long arithmetic in its thread never keeps the sockets waiting. The two
+threads meet only where the role hands over an effect and where it gets the answer, so their state needs no locks.
 
-Resuming: after a restart, the same role and session are fed the journal's rows until they stand where they stood.
+*The journal.* The result of a ``once`` is packed, and goes to the session's journal, before the role can use it in
+anything that is sent. The role gets it unpacked again. So it sees the same types here as in a replay from recorded
+answers (:mod:`masquerade_core.table`).
 
-A *role* is one participant's part of a protocol. It depends on nothing but its inputs, so the same inputs lead it to
-the same place. Rows that came from outside are handed to the session: frames, and decisions of a clock. For all other
-rows the role is stepped until it, or the session, does what the row says. Nothing is drawn, no clock is asked and
-nothing leaves meanwhile. When the rows end, the journal is compared with the ledger of the budget, and the role and the
-session go on with the world.
-
-So long arithmetic never keeps the sockets waiting, and their state needs no locks. The two threads meet only where the
-role hands an effect over and where its answer comes back. The result of a ``once`` is packed and unpacked before the
-role gets it. So a role sees the same types here as in a replay from recorded answers (:mod:`masquerade_core.table`).
-
-The packed result goes to the session's journal before the role can use it in anything that is sent. A process that was
-started again first brings the role and the session to where they stood (:mod:`masquerade_host.process.driver`).
+*After a restart*, the same role and session are fed the journal's rows until they are where they were. A role depends
+on nothing but its inputs, so the same inputs lead it to the same place. Frames, and decisions of a clock, came from
+outside: the driver hands these rows to the session. For all other rows it steps the role until the role, or the
+session, does what the row says. Meanwhile nothing is drawn, no clock is asked and nothing leaves. When the rows end,
+the driver compares the journal with the ledger of the budget. Then the role and the session continue with real frames.
 """
 
 import contextlib

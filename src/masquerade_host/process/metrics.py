@@ -46,7 +46,8 @@ def address_of(text: str) -> tuple[str, int]:
             raise ValueError  # noqa: TRY301
     except ValueError:
         raise BadInput(
-            f"--metrics is {text!r}; allowed are PORT, and ADDRESS:PORT with the number of an address of this machine",
+            f"--metrics is {text!r}, but must be PORT or ADDRESS:PORT, where ADDRESS is a numeric address of this "
+            "machine",
             "write 9464, for example, which only programs on this machine can reach",
         ) from None
     return address, int(port)
@@ -86,13 +87,13 @@ class Metrics:
 
         info = Gauge("masquerade_info", "Always 1.", ["version"], registry=self.registry)
         info.labels(__version__).set(1)
-        gauge("seconds_since_step", "Since the thread of the sockets last stepped.").set_function(self._since_step)
-        self._done = gauge("rounds_done", "Rounds that are over.")
-        self._planned = gauge("rounds_planned", "All rounds of the stage.")
+        gauge("seconds_since_step", "Time since the socket thread last ran.").set_function(self._since_step)
+        self._done = gauge("rounds_done", "Rounds that are finished.")
+        self._planned = gauge("rounds_planned", "Number of rounds in the stage.")
         self._here = gauge("parties_here", "At Charlie: parties that have joined.")
         self._waited_for = gauge("participants_waited_for", "Participants whom this one waits for.")
         self._waiting = gauge("waiting_seconds", "How long it has waited for them.")
-        self._silence = gauge("charlie_silent_seconds", "At a party: since a frame of Charlie's last arrived.")
+        self._silence = gauge("charlie_silent_seconds", "At a party: time since the last frame from Charlie.")
         self._connected = gauge("connected", "At a party: 1 while there is a connection to Charlie.")
         self._lost = counter("connections_lost", "Connections that broke.")
         self._strangers = counter("strangers", "At Charlie: connections whose key is not in the study.")
@@ -140,7 +141,7 @@ class Metrics:
         if self._stepped is None:
             return False, "the run has not begun: this process reads its files, or waits for approval"
         if (since := self._since_step()) > STALE:
-            return False, f"the thread of the sockets has not stepped for {since:.0f} seconds; allowed are {STALE:g}"
+            return False, f"the socket thread has not run for {since:.0f} seconds; at most {STALE:g} are allowed"
         return True, "ok"
 
 

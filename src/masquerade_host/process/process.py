@@ -1,8 +1,6 @@
 """The outermost edge of a participant's process: it hardens the process, and turns every end into one exit code.
 
 SIGTERM and SIGINT end a process in order at any time, but never in the middle of an indivisible step.
-
-SIGTERM and SIGINT: they end a process in order at any time, but never in the middle of an indivisible step.
 """
 
 import atexit

@@ -1,6 +1,6 @@
 """Which program this is: a hash of each file that a run can load of it, and the versions of what it builds on.
 
-A run ends where its program changes: what a process would send after a restart must follow from what it sent before. So
+A run ends when its program changes: what a process would send after a restart must follow from what it sent before. So
 a party's and Charlie's process note their program when an attempt begins, and compare it when they are started again.
 Nobody compares two participants' programs. Everybody says a hash of its own, which stands in the transcripts.
 
@@ -107,7 +107,7 @@ class Program:
             more = counted(len(changed) - _SHOWN, "other change")
             shown = (*changed[:_SHOWN], *((more,) if len(changed) > _SHOWN else ()))
             raise ProgramChanged(
-                f"this program has changed since the run began: {listed(shown)}. A run ends where its program changes",
+                f"this program has changed since the run began: {listed(shown)}. A run ends when its program changes",
                 "nothing more was sent, and the others were told; start the run again, with everybody",
             )
 

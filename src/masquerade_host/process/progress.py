@@ -1,12 +1,8 @@
-"""How a process reports what it does: events of its session, the cost of each stage, and lines for programs or people.
+"""How a process reports what it does: lines of JSON for programs, sentences for people, and nothing secret.
 
-How grave the events of a run are, and whether stderr has told of the last one already.
-
-Progress events of a session: how far a long stage is, and how much passed so far.
-
-The cost of a run: seconds, messages and bytes, stage by stage.
-
-How a process reports what it does: lines of JSON for programs, sentences for people, and nothing secret.
+A session reports *events*: a stage begins, a party has joined, a connection is lost. This module says how severe each
+is, how far a long stage has come, and what each stage cost in seconds, messages and bytes. It also knows whether stderr
+has already shown the last event.
 
 Everything that a process says goes through this module. Only fields on a list pass: names, stages, counts, sizes of
 frames, codes, and the sentences of this program's own errors, which never hold a record.
@@ -266,19 +262,19 @@ _SENTENCES = {
     "connecting": "Connecting to Charlie at {address}.",
     "unresolved": "Cannot resolve the name in {address}; trying again until the deadline.",
     "unreachable": "Charlie cannot be reached at {address}; {left} seconds are left before this party gives up.",
-    "unconfirmed": "The run is over, but no word of {waited_for} says that it knows; Charlie waits for {left} seconds.",
+    "unconfirmed": "The run is over, but {waited_for} did not confirm it yet; Charlie waits {left} seconds more.",
     "cut_off": "The connection to {address} is lost; making a new one.",
     "reconnected": "Reconnected to {address}.",
     "turned_away": "Refused a process of {party} ({reason}); the run goes on.",
-    "unseated": "Another process of {party} has its seat now, for the one before did not answer; the run goes on.",
+    "unseated": "Another process of {party} took its place, for the previous one did not answer; the run goes on.",
     "connected": "{party} is connected.",
     "came": "{party} is here: {joined} of {parties}.",
     "joined": "All {parties} parties are here.",
-    "left": "{party} went away; Charlie waits for it.",
+    "left": "{party} disconnected; Charlie waits for it.",
     "lost": "{party} no longer takes part; the run goes on without it.",
     "stranger": "Connections turned away because their key is not in the study: {count}.",
     "refused": "{party} was turned away: its study differs in {fields}.",
-    "other_version": "{party} was turned away: its program has the numbers {version} of wire and protocol.",
+    "other_version": "{party} was turned away: its program has the wire and protocol versions {version}.",
     "stage": "{name} ...",
     "stage_done": "{name}: {seconds:.1f} s, {messages} messages, {bytes} bytes.",
     "repaired": "Of your records' cells, {clamped} lay out of bounds and were moved to the bound, and {filled} were "

@@ -124,7 +124,7 @@ class Admission:
         """
         if arrival.data is None:
             raise ProtocolViolation(
-                f"{hop.name} sent a message of several parts; allowed is one frame a message", peer=hop.name
+                f"{hop.name} sent a message of several parts; a message must be one frame", peer=hop.name
             )
         frame = self._endpoint.open(hop.name, arrival.data, any_run=True, numbered=False)
         if frame.kind == "hello":
@@ -132,12 +132,13 @@ class Admission:
             return None
         if not frame.own:
             raise ProtocolViolation(
-                f"{hop.name} sent a frame of another run or version; allowed are frames of this run and version",
+                f"{hop.name} sent a frame of another run or version; only frames of this run and version are allowed",
                 peer=hop.name,
             )
         if frame.numbered and not self.seated:
             raise ProtocolViolation(
-                f"{hop.name} sent a {frame.kind} before the roster; allowed are hellos, beats and aborts", peer=hop.name
+                f"{hop.name} sent a {frame.kind} before the roster; only hellos, beats and aborts are allowed",
+                peer=hop.name,
             )
         if arrival.route != hop.route and not self._follow(hop, frame, arrival, now):
             return None
@@ -168,7 +169,8 @@ class Admission:
             return not lives
         if frame.kind != "beat" or frame.run != self._endpoint.run or not hop.state.has_roster:
             raise ProtocolViolation(
-                f"{hop.name} sent a {frame.kind} over a new connection; allowed is a hello, or a beat of this run",
+                f"{hop.name} sent a {frame.kind} over a new connection; only a hello, or a beat of this run, is "
+                "allowed",
                 peer=hop.name,
             )
         route, whose = arrival.route, hop.whose(read_beat(frame.body, self._everybody, hop.name).connection)

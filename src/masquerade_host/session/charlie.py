@@ -160,7 +160,7 @@ class CharlieSession(Session):
 
     def _too_much(self, hop: Hop) -> MasqueradeError:
         return RunFailed(
-            f"{hop.name} has not acknowledged {MAX_KEPT >> 20} MB that were sent to it, and more is not kept",
+            f"{hop.name} has not acknowledged {MAX_KEPT >> 20} MB that were sent to it, and no more can be kept",
             "see whether the network to it works, and start the run again",
         )
 
@@ -387,7 +387,7 @@ class CharlieSession(Session):
         for hop in self._hops.there:
             if hop.digest != self._told.digest():
                 raise ProtocolViolation(
-                    f"{hop.name} closed the run with a wrong hash of what {CHARLIE} broadcast; allowed is the hash of "
+                    f"{hop.name} closed the run with a wrong hash of what {CHARLIE} broadcast; it must be the hash of "
                     "what every party was sent",
                     peer=hop.name,
                 )
@@ -498,7 +498,7 @@ class CharlieSession(Session):
             self._lose(
                 hop,
                 DeadlinePassed(
-                    f"nothing was heard of {listed(names)} for {limit:g} seconds",
+                    f"nothing was heard from {listed(names)} for {limit:g} seconds",
                     "see whether they still run, and start the run again",
                     waited_for=names,
                 ),
@@ -538,12 +538,12 @@ class CharlieSession(Session):
         late, named = self._lateness.find(own or tuple(hop.waits_for), own, self._wait.began, now, LONG)
         if not said and not (own and late):
             self._verdict = Abort(reason="left", blamed=(me,), by=CHARLIE)
-            return refuted(me, f"{me} has not said for so long that it waits for them", data)
+            return refuted(me, f"{me} has not reported for that long that it waits for them", data)
         culprits = named or ((CHARLIE,) if CHARLIE in abort.blamed and not own else ())
         if set(culprits) == set(abort.blamed):
             self._verdict = Abort(reason="deadline", blamed=abort.blamed, by=me, frames=(data,))
         return DeadlinePassed(
-            f"{me} waited in vain, and says so: {unanswered(culprits)}",
+            f"{me} gave up waiting and reported it: {unanswered(culprits)}",
             "see whether they still run, and start the run again",
             waited_for=culprits,
             said_by=me,

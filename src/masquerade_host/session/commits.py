@@ -151,9 +151,9 @@ class Commits:
         before = channel.acknowledged
         if got > channel.sent and self.steps.passed:
             raise StateCopied(
-                f"{channel.peer} acknowledged {counted(got, 'frame')} of this run, and by the journal here "
-                f"{channel.sent} were sent to it: the state of {self._me} is an old copy, or {channel.peer} said what "
-                "is not so",
+                f"{channel.peer} acknowledged {counted(got, 'frame')} of this run, but the journal here says that "
+                f"{channel.sent} were sent to it: the state of {self._me} is an old copy, or the number from "
+                f"{channel.peer} is false",
                 COPIES,
                 copied=(self._me, channel.peer),
             )

@@ -177,7 +177,7 @@ class Hop:
             return Turn.LATE_HELLO
         if turn is None:  # every party would find it in the roster, and blame Charlie
             raise ProtocolViolation(
-                f"{self.name} sent a hello of an unknown type; allowed are a plain one and one of type 'fields'",
+                f"{self.name} sent a hello of an unknown type; only a plain one and one of type 'fields' are allowed",
                 peer=self.name,
             )
         if turn is Turn.HELLO and not frame.own:

@@ -28,8 +28,8 @@ def check_size(study: Study) -> None:
     """
     if study.K > MOST_AT_ONCE and (shows_all(study) or closes_with_all(study)):
         raise BadInput(
-            f"the study has {study.K:,} parties; where it has [dropouts], or sums under encryption, every party is "
-            f"shown all hellos or last words, and at most {MOST_AT_ONCE:,} parties may take part",
+            f"the study has {study.K:,} parties; with [dropouts], or with sums under encryption, at most "
+            f"{MOST_AT_ONCE:,} may take part, since every party is shown all hellos or all closing frames",
             'remove [dropouts] and set [crypto] sum = "masks", or let fewer parties take part',
         )
 
@@ -121,8 +121,8 @@ class Shown:
         if read is None or wrong or len(self._hellos) > len(due) or not (first or len(self._hellos) == len(due)):
             raise ProtocolViolation(
                 f"{CHARLIE} showed {self._me} {counted(len(self._hellos), 'hello')} with "
-                f"{counted(len(shown.paths), 'path')}; due are {counted(len(due), 'hello')}"
-                f"{' without paths' if first else ', each with its path'}",
+                f"{counted(len(shown.paths), 'path')}, but should show "
+                f"{counted(len(due), 'hello')}{' without paths' if first else ', each with its path'}",
                 peer=CHARLIE,
             )
         if len(self._hellos) < len(due):
@@ -140,7 +140,7 @@ class Shown:
 
 def _no_root(name: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f"{CHARLIE} showed a hello of {name} that is not under the root of his roster at the place of {name}; allowed "
-        "are the hellos from which the root was made",
+        f"{CHARLIE} showed a hello of {name} that is not under the root of his roster at the place of {name}; only "
+        "the hellos from which the root was made are allowed",
         peer=CHARLIE,
     )

@@ -237,9 +237,9 @@ class Seating:
         """
         if self.incomplete != (turn is Turn.HELLOS):
             due = (
-                "allowed are the hellos that this party is shown"
+                "only the hellos that this party is shown are allowed"
                 if self.incomplete
-                else "it was shown all its hellos before"
+                else "this party was already shown all its hellos"
             )
             raise ProtocolViolation(f"{CHARLIE} sent {turn.words!r} out of turn; {due}", peer=CHARLIE)
 
@@ -254,18 +254,18 @@ def refused(refusal: Refusal, study: Study, version: str, me: str, *, seated: bo
     if seated and refusal.reason == "begun":
         return StateCopied(
             f"another process of {me} has its seat in this run: two processes use copies of one state folder",
-            "leave one of them, and never copy a state folder; the run goes on with the other one",
+            "never copy a state folder, and keep only one process for it; the run goes on with the other process",
             copied=(me,),
         )
     if seated:
         return RunFailed(
-            "Charlie does not know this run any more: he was started again, and has not kept what he knew of it",
+            "Charlie no longer knows this run: he was started again, and kept no record of it",
             "start the run again, with everybody",
         )
     if refusal.reason == "broken":
         return RunFailed(
-            "Charlie refused what this party sent before the run began, and goes on waiting for it",
-            "start this party again; if it happens twice, see that nobody else uses this party's key",
+            "Charlie refused what this party sent before the run began, and is still waiting for it",
+            "start this party again; if it happens twice, make sure that nobody else uses this party's key",
         )
     if refusal.reason == "begun":
         return RunFailed(
@@ -274,8 +274,8 @@ def refused(refusal: Refusal, study: Study, version: str, me: str, *, seated: bo
         )
     if refusal.version != version:
         return BadInput(
-            f"this program has the numbers {version} of wire and protocol, and Charlie's has {refusal.version}; in "
-            "a run all must be equal",
+            f"this program has the wire and protocol versions {version}, and Charlie's has {refusal.version}; in a "
+            "run they must be the same",
             "install one release of masquerade on all machines",
         )
     where = refusal.differing(study.field_hashes()) or ("a field that this version does not know",)
@@ -290,7 +290,7 @@ def ended(abort: Abort, data: bytes, judge: Judge, me: str, known: Known) -> Mas
     """Return the error of a party to which Charlie said that the run is over; ``data`` is the frame that said it."""
     if judge.study.dropouts is not None and (abort.reason, abort.blamed, abort.by) == ("left", (me,), CHARLIE):
         return RunFailed(
-            "the run goes on without this party: Charlie had nothing of it in time, or something broken",
+            "the run goes on without this party: Charlie got nothing from it in time, or something malformed",
             "see whether this machine is fast enough; the study's patience_seconds says how long Charlie waits",
         )
     return heard(abort, data, CHARLIE, judge, me, known)
@@ -324,8 +324,8 @@ def not_confirmed(error: DeadlinePassed, folder: Path, *, again: bool) -> Deadli
     """
     hint = "compare the folders of all participants: masquerade verify RUN RUN..."
     return DeadlinePassed(
-        f"{error.message}. The result is kept in {folder}, but it is not confirmed: nobody has said here that every "
-        "party was told the same",
+        f"{error.message}. The result is kept in {folder}, but it is not confirmed: this party does not know whether "
+        "every party was told the same",
         f"start this party again with the same command, while Charlie still runs, or {hint}" if again else hint,
         waited_for=error.waited_for,
     )
@@ -335,7 +335,7 @@ def silent(deadline: float, *, connected: bool) -> DeadlinePassed:
     """Return the error of a party that has heard nothing of Charlie for so long in the middle of a run."""
     if connected:
         return DeadlinePassed(
-            f"nothing was heard of Charlie for {deadline:g} seconds",
+            f"nothing was heard from Charlie for {deadline:g} seconds",
             "ask the coordinator whether Charlie still runs",
             waited_for=(CHARLIE,),
         )
@@ -498,7 +498,7 @@ class PartySession(Session):
         """Put a numbered frame on the hop."""
         if self._channel.kept + len(data) > MAX_KEPT:
             raise RunFailed(
-                f"Charlie has not acknowledged {MAX_KEPT >> 20} MB that were sent to him, and more is not kept",
+                f"Charlie has not acknowledged {MAX_KEPT >> 20} MB that were sent to him, and no more can be kept",
                 "see whether the network to him works, and start the run again",
             )
         self.transcript.sent(CHARLIE, data)
@@ -551,7 +551,7 @@ class PartySession(Session):
     def _accept(self, data: bytes | None, now: float) -> None:
         if data is None:
             raise ProtocolViolation(
-                f"{CHARLIE} sent a message of several parts; allowed is one frame a message", peer=CHARLIE
+                f"{CHARLIE} sent a message of several parts; a message must be one frame", peer=CHARLIE
             )
         frame = self._endpoint.open(CHARLIE, data, any_run=self._state.now is JoinState.KNOCKING, numbered=False)
         turn = turn_of(frame)
@@ -561,7 +561,7 @@ class PartySession(Session):
             raise self._refused(decode(Refusal, frame.body, CHARLIE), seated=seated)
         if not frame.own:
             raise ProtocolViolation(
-                f"{CHARLIE} sent a frame of another run or version; allowed are frames of this run and version",
+                f"{CHARLIE} sent a frame of another run or version; only frames of this run and version are allowed",
                 peer=CHARLIE,
             )
         self._heard = self._news.heard = now
@@ -649,7 +649,7 @@ class PartySession(Session):
     def _check_source(self, frame: Frame) -> None:
         if frame.source not in self.names:
             raise ProtocolViolation(
-                f"{CHARLIE} relayed a sealed message of somebody who is not in the study; allowed are its parties",
+                f"{CHARLIE} relayed a sealed message of somebody who is not a party of the study",
                 peer=CHARLIE,
             )
         # Before the roster nobody can have sealed. After it, the source may have, too late.

@@ -151,8 +151,8 @@ class Held:
         for name, (count, theirs) in self._said.items():
             if count < len(chain) and chain[count] != theirs:
                 raise RunFailed(
-                    f"{name} has signed for other broadcasts of {CHARLIE} than {self.me} has in its journal: the state "
-                    f"of this machine was rolled back, or {CHARLIE} told two parties two things",
+                    f"{name} has signed for different broadcasts of {CHARLIE} from those in the journal of {self.me}: "
+                    f"the state of this machine was rolled back, or {CHARLIE} told two parties different things",
                     "nothing was sent; this attempt is over",
                 )
 
@@ -182,7 +182,8 @@ class Held:
 
 def _forged(name: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f"{CHARLIE} passed on a standing of {name} that it did not sign for this run; allowed is what a party signed",
+        f"{CHARLIE} passed on a standing of {name} that it did not sign for this run; only what a party signed may be "
+        "passed on",
         peer=CHARLIE,
     )
 
@@ -261,9 +262,9 @@ class ResumeBarrier:
         allowed = _ANSWERS * self._deadline
         if now - self._since > allowed:
             raise DeadlinePassed(
-                f"{self._me} was started again and asked where the run stands, but no word of {listed(missing)} came "
-                f"within {allowed:g} seconds",
-                "see whether they still run; without their word this party sends nothing new",
+                f"{self._me} was started again and asked where the run stands, but no answer from {listed(missing)} "
+                f"came within {allowed:g} seconds",
+                "see whether they still run; without their answers this party sends nothing new",
                 waited_for=missing,
             )
         self._say(ASK, self._held.ask())

@@ -92,7 +92,7 @@ def box_keys_of(
         if roster.hellos or len(roster.root) != HASH_BYTES:
             raise ProtocolViolation(
                 f"{CHARLIE} sent a roster of {counted(len(roster.hellos), 'party', 'parties')}; in a study with "
-                f"{study.K} parties it has the root of a tree alone",
+                f"{study.K} parties it must have the root of a tree alone",
                 peer=CHARLIE,
             )
         return ()
@@ -107,7 +107,7 @@ def box_keys_of(
 
 def _bad_hello(name: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f"{CHARLIE} sent a roster whose hello of {name} is not one that {name} signed for this run; "
-        f"allowed is the hello that {name} sent",
+        f"{CHARLIE} sent a roster whose hello of {name} is not one that {name} signed for this run; it must be the "
+        f"hello that {name} sent",
         peer=CHARLIE,
     )

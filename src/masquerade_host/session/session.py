@@ -84,11 +84,11 @@ class Inbox(defaultdict[tuple[str, str], deque[tuple[float, Frame]]]):
         queue = self[frame.source, frame.kind]
         queue.append((now, frame))
         if len(queue) > _MAX_FRAMES:
-            what = f"more {Turn(frame.kind).words}s than were asked for; allowed are {_MAX_FRAMES}"
+            what = f"more {Turn(frame.kind).words}s than were asked for; at most {_MAX_FRAMES} are allowed"
             raise violation_in(frame, self._me, what)
         queues = (self[frame.source, kind] for kind in ("message", "sealed"))
         if sum(len(waiting.body) for queue in queues for _, waiting in queue) > _MAX_BYTES:
-            what = f"more bytes than were asked for; allowed are {_MAX_BYTES >> 20} MB"
+            what = f"more bytes than were asked for; at most {_MAX_BYTES >> 20} MB are allowed"
             raise violation_in(frame, self._me, what)
 
 
@@ -593,13 +593,13 @@ class Session(ABC):
 
     def _check_due(self, wanted: Receive, frame: Frame) -> None:
         if frame.type != wanted.type:
-            what = f"{frame.type[:32]!r} out of turn; allowed is {wanted.type!r}"
+            what = f"{frame.type[:32]!r} out of turn; {wanted.type!r} is due"
             raise violation_in(frame, self.me, what)
         if frame.broadcast != wanted.broadcast:
             came, due = f"to {self.me} alone", "to all parties"
             if frame.broadcast:
                 came, due = due, came
-            raise violation_in(frame, self.me, f"{wanted.type!r} {came}; allowed is one {due}")
+            raise violation_in(frame, self.me, f"{wanted.type!r} {came}; it must go {due}")
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment."""
@@ -612,7 +612,7 @@ class Session(ABC):
     def _late(self, late: tuple[str, ...]) -> DeadlinePassed:
         """Return the error for those whose frame is out of time; nobody is named where nobody can be told."""
         hint = "see whether they still run; the study's deadline_seconds says how long each participant waits"
-        return DeadlinePassed(f"{self.me} waited in vain: {unanswered(late)}", hint, waited_for=late)
+        return DeadlinePassed(f"{self.me} gave up waiting: {unanswered(late)}", hint, waited_for=late)
 
     def keeps(self, error: MasqueradeError) -> bool:
         """Say whether the role's result is kept, not confirmed, though the session ends with this error."""

@@ -303,8 +303,8 @@ class HopState:
         legal = SENDS[self._end].get(self._now, {})
         if turn not in legal:
             raise LocalProtocolError(
-                f"this program tried to send {turn.words!r} while its connection is {self._now.value!r}; "
-                f"allowed are {_named(legal)}"
+                f"this program tried to send {turn.words!r} while its connection is {self._now.value!r}; only these "
+                f"are legal then: {_named(legal)}"
             )
         self._now = legal[turn]
 
@@ -328,8 +328,8 @@ class HopState:
         if turn not in legal:
             who, doubt = (" or ".join(suspects), "; nobody can tell which of them") if suspects else (sender, "")
             raise ProtocolViolation(
-                f"{who} sent {turn.words!r} out of turn{doubt}. While the connection is {self._now.value!r}, allowed "
-                f"are {_named(legal)}",
+                f"{who} sent {turn.words!r} out of turn{doubt}. While the connection is {self._now.value!r}, only "
+                f"these are legal: {_named(legal)}",
                 peer="" if suspects else sender,
                 suspects=suspects,
             )
@@ -346,8 +346,8 @@ class HopState:
         legal = EVENTS[self._end].get(self._now, {})
         if event not in legal:
             raise LocalProtocolError(
-                f"this program noted {event.value!r} while its connection is {self._now.value!r}; allowed are "
-                f"{', '.join(each.value for each in legal) or 'no events'}"
+                f"this program noted {event.value!r} while its connection is {self._now.value!r}; only these are "
+                f"legal then: {', '.join(each.value for each in legal) or 'no events'}"
             )
         self._now = legal[event]
 

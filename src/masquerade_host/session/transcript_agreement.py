@@ -123,10 +123,10 @@ def check_all_closed(
         raise _bad_frame(me)
     if others := tuple(name for name, theirs in closed.items() if theirs != digest):
         raise ProtocolViolation(
-            f"{CHARLIE} told {listed(others)} other messages than {me}, or {listed(others, 'or')} closed the run with "
-            f"a wrong hash of them; {me} cannot tell which, and keeps no result",
-            "no result of this run can be trusted; the frames that Charlie signed for all parties would show it, for "
-            "two that differ and bear one number prove his fault",
+            f"{CHARLIE} sent {listed(others)} different messages from those to {me}, or {listed(others, 'or')} closed "
+            f"the run with a wrong hash of them; {me} cannot tell which, and keeps no result",
+            "no result of this run can be trusted; compare the frames that Charlie signed for all parties: two that "
+            "have the same number and differ prove his fault",
             suspects=(*others, CHARLIE),
         )
 
@@ -147,7 +147,7 @@ def closed_by(
     there = sum(map(bool, answer.closed))
     if due != study.names and (len(answer.closed), there) != (len(due), len(due)):
         raise ProtocolViolation(
-            f"{CHARLIE} closed the run with the words of {counted(there, 'party', 'parties')}; due are those of "
+            f"{CHARLIE} closed the run with the words of {counted(there, 'party', 'parties')}; it needs those of "
             f"{counted(len(due), 'party', 'parties')}, the neighbours of one",
             peer=CHARLIE,
         )
@@ -175,7 +175,7 @@ def closed_by(
 
 def _bad_frame(name: str) -> ProtocolViolation:
     return ProtocolViolation(
-        f"{CHARLIE} closed the run with a frame of {name} that is not one with which {name} closed this run; allowed "
-        f"is the frame that {name} signed",
+        f"{CHARLIE} closed the run with a frame of {name} that is not one with which {name} closed this run; it must "
+        f"be the frame that {name} signed",
         peer=CHARLIE,
     )

@@ -144,7 +144,7 @@ def find_approval(state: StateFolder, study: Study, me: str) -> Approval | None:
     except (OSError, ValidationError) as error:
         raise BadInput(f"the approval {path} cannot be read", hint) from error
     if (approval.digest, approval.participant) != (study.digest().hex(), me):
-        raise BadInput(f"the approval {path} is of another study or participant than its name says", hint)
+        raise BadInput(f"the approval {path} is not of the study and participant in its name", hint)
     return approval
 
 
@@ -159,8 +159,8 @@ def need_approval(state: StateFolder, study: Study, me: str) -> Approval:
     if (approval := find_approval(state, study, me)) is not None:
         return approval
     raise RefusedLocally(
-        f"this study has not been approved for {me}: its fingerprint is {study.fingerprint()}, and no approval of it "
-        f"lies in {state.root}",
+        f"this study has not been approved for {me}: its fingerprint is {study.fingerprint()}, and {state.root} holds "
+        "no approval of it",
         "read it and approve it with 'masquerade approve STUDY'; 'masquerade study diff OLD NEW' says what changed "
         "since an older one",
     )

@@ -1,31 +1,19 @@
 """The journal: what a process needs to go on with a run after it died, on disk before anything leaves.
 
-It is an SQLite database that survives power cuts, and is overwritten and deleted at the end. A session writes its steps
-through it, and after a restart it checks that the same steps happen again.
+*Inputs.* A participant's part of a run follows from a few inputs: the frames that it accepted, the numbers that it
+drew, and the decisions that a clock made. The journal holds these inputs in order, and a hash of each frame that
+followed from them. A process that starts again feeds the inputs to the same program
+(:mod:`masquerade_host.process.driver`). So it sends the same bytes again, and no number is drawn a second time for
+another purpose.
 
-Space for a log: a commit into a file that need not grow costs the disk one write in place of three.
+*Steps.* The session writes each step through :class:`ReplayLog`. At first :meth:`ReplayLog.note` adds a row for it.
+After a restart the journal already has rows. Then the same calls compare the step with the next row, and add nothing.
+So a process that would go on in another way is found out before it sends anything.
 
-SQLite writes each transaction to a log beside the database, the file ``-wal``, and waits until the disk has it. Where
-the file grows, the disk must also write the file's new length, and with it the journal of the file system. Several
-processes that do so at the same time wait for each other. So the log gets its full length once, before the run.
-
-SQLite reads a log up to the first entry that is not whole and of this log. The zeros after it are no entry.
-
-A participant's part of a run follows from a few inputs: the frames that it accepted, the numbers that it drew, and the
-decisions that a clock made. The journal holds these inputs in order, and a hash of each frame that followed from them.
-A process that starts again feeds the inputs to the same program (:mod:`masquerade_host.process.driver`). So it sends
-the same bytes again, and no number is drawn a second time for another purpose.
-
-The session adds rows as things happen, and commits them in one transaction before it sends or acknowledges anything. A
-power cut loses what was not committed; nobody else has seen it. The journal contains secrets, such as keys and noise.
-It is deleted when the attempt ends. :mod:`masquerade_host.store.journal` keeps it on disk.
-
-The steps: a session writes down through it what happens, and after a restart it checks that the same happens.
-
-While a session lives, :meth:`ReplayLog.note` adds a row to the journal. After a restart the journal already has rows.
-Then the same calls compare what happens with the next row and add nothing. So a process that would go on in another way
-is found out before it sends anything. :mod:`masquerade_host.process.driver` feeds the inputs among the rows to the
-session.
+*Commits.* The session adds rows as things happen, and commits them in one transaction before it sends or acknowledges
+anything. A power cut loses what was not committed, and nobody else has seen that. The journal contains secrets, such as
+keys and noise, so it is overwritten and deleted when the attempt ends. What remains of an attempt is one line in
+``attempts.jsonl``, which says which run it was and how it ended.
 
 These kinds of rows exist:
 
@@ -42,14 +30,17 @@ These kinds of rows exist:
 ``patience``   a wait ended because its time was over
 =============  ========================================================================================================
 
-A journal on disk: an SQLite database that survives power cuts, and is overwritten and deleted at the end.
+*The files.* The journal is an SQLite database that survives power cuts. Each row has a link to the row before it, under
+a key that is not in the folder (:mod:`masquerade_host.store.state`). A second file, the *head*, says how many rows
+there are, the last link, and which run this is. SQLite silently drops the end of a damaged log, and the head shows that
+it did. The head is written after each commit, and nothing waits for the disk to have it. So after a power cut the head
+may be older than the rows, but never newer.
 
-What remains of an attempt is one line in ``attempts.jsonl``, which says which run it was and how it ended.
-
-Each row has a link to the row before it, under a key that is not in the folder (:mod:`masquerade_host.store.state`). A
-second file, the *head*, says how many rows there are, the last link, and which run this is. SQLite drops the end of a
-log that is damaged and says nothing, and the head shows it. It is written after each commit, and the disk is not
-awaited. So a power cut may leave a head that is older than the rows, and never a newer one.
+*Space for the log.* SQLite writes each transaction to a log beside the database, the file ``-wal``, and waits until the
+disk has it. Where that file grows, the disk must also write the file's new length, and with it the journal of the file
+system: three writes in place of one. Several processes that do so at the same time wait for each other. So the log gets
+its full length once, before the run. SQLite reads a log up to the first entry that is not whole or not of this log. So
+the zeros after the entries do no harm.
 """
 
 import contextlib
@@ -602,7 +593,7 @@ class SqliteJournal:
                     raise self._damaged(path, f"row {self._count + 1} is not the one that was written")
                 self._count, self._chain = n, chain
                 if n == self._head.count and chain != self._head.chain:
-                    raise self._damaged(path, "its rows are not those that its head knows")
+                    raise self._damaged(path, "its rows are not those that its head records")
                 yield entry
         except (sqlite3.Error, TypeError, AttributeError) as error:  # a field of another type is no entry
             if isinstance(error, sqlite3.Error) and not is_damage(error, path):

@@ -1,30 +1,26 @@
 """The ledger of the privacy budget: what a party's machine has spent, has promised to a study, and may still spend.
 
-Its books follow from a list of entries that only grows. The list lies in a file, with a copy that shows if an older
-list was put in its place.
-
-The books of the ledger: limits, reservations, attempts, debits and the allowed rest, computed from its entries.
-
-The books are computed anew from the entries whenever a ledger is opened. They touch no file. Every method that begins
-with ``check`` raises if an entry would break a rule; :meth:`Books.enter` takes an entry that was written.
-
-The ledger's files: a list of entries that only grows, and a copy that shows if an older list was put back.
-
-``ledger.sqlite`` holds the entries. Nothing in it is ever changed or removed; triggers see to it. Each entry has a
-*chain*: a hash, under the ledger's key, of the entry and of the chain before it. ``ledger.lines`` holds one line for
-each entry. At the end of a transaction its entries are in both files, and the first one is on the disk. The second one
-is too, unless the transaction was a *quick* one. Then a power cut may take the last lines. The next transaction finds
-them missing and writes them again from the first file, which alone says what was spent.
-
-So the second file lacks at most the debits at the end, and one entry of another kind after them: that of a process that
-died before it wrote the line. If it lacks more, it lost what it had, and nobody can tell whether the first file is an
-older copy.
-
 The ledger is one file for all studies of a machine, and it only grows. A budget belongs to a *population*: the people
 whose records are used. Every data set belongs to one population, and is known by its *fingerprint*, a hash under a key
-that never leaves the machine. ``docs/budget.md`` says what is kept and what is proved of it.
+that never leaves the machine. The hash is over the bytes of the loaded data set. They are the same wherever the records
+lie, and this program must never change how it writes them. ``docs/budget.md`` says what is kept and what is proved of
+it.
 
-The bytes of a loaded data set, by which a site's ledgers know it. They never change, wherever the records lie.
+*The books* are limits, reservations, attempts, debits and the allowed rest. They are computed anew from the entries
+whenever a ledger is opened, and touch no file. Every method that begins with ``check`` raises if an entry would break a
+rule; :meth:`Books.enter` takes an entry that was written.
+
+*The files.* ``ledger.sqlite`` holds the entries. Nothing in it is ever changed or removed, and triggers enforce that.
+Each entry has a *chain*: a hash, under the ledger's key, of the entry and of the chain before it. ``ledger.lines``
+holds one line for each entry, and shows if somebody put back an older copy of the first file.
+
+*The order of writing.* At the end of a transaction its entries are in both files, and the first file is on the disk.
+The second one is too, unless the transaction was a *quick* one. Then a power cut may take the last lines. The next
+transaction finds them missing and writes them again from the first file, which alone says what was spent.
+
+So the second file may lack the debits at the end, and one entry of another kind after them: that of a process that died
+before it wrote the line. If it lacks more, it lost what it had, and nobody can tell whether the first file is an older
+copy.
 """
 
 import contextlib
@@ -107,8 +103,8 @@ _WAIT = 30.0  # seconds that one process waits while another writes
 _START = bytes(32)
 _QUICK = "debit"  # the kind of entry that quick transactions write
 _PUT_BACK = (
-    "put back the newest copy that you have of the whole state folder, and take no part in studies that are open; what "
-    "was spent since counts, though this machine does not know it"
+    "put back the newest copy that you have of the whole state folder, and take no part in studies that are open; "
+    "what was spent since then still counts, although this machine has no record of it"
 )
 
 
@@ -313,7 +309,7 @@ class LedgerFile:
                 _PUT_BACK,
             )
         return OlderCopy(
-            f"{self._lines} knows of entries that {self._path.name} lacks: the ledger is an older copy, from before "
+            f"{self._lines} has entries that {self._path.name} lacks: the ledger is an older copy, from before "
             "something was spent, or its end is damaged",
             "put back the newest copy; without one, 'masquerade budget recover' enters what the other file has",
         )
@@ -453,7 +449,7 @@ def _read_key(path: Path) -> bytes:
             f"the ledger's key {path} cannot be read: {error.strerror}", "put it back; it belongs to this ledger alone"
         ) from error
     if len(key) != _KEY_BYTES:
-        raise RefusedLocally(f"{path} is no ledger's key: it has {len(key)} bytes, not {_KEY_BYTES}", "put it back")
+        raise RefusedLocally(f"{path} is not a ledger's key: it has {len(key)} bytes, not {_KEY_BYTES}", "put it back")
     return key
 
 
@@ -706,7 +702,8 @@ class Books:
             raise BudgetExceeded(
                 f"an earlier attempt at this study released something: epsilon = {_digits(found.taken, found.whole)} "
                 f"was debited, and with a whole run it would be more than the study's {_epsilon(found.whole)}",
-                "make a new study, which spends anew; one with charged_attempts = 1 pays for a second attempt ahead",
+                "make a new study, which spends anew; one with charged_attempts = 1 pays for a second attempt in "
+                "advance",
             )
         population = self.population(found.population)
         if not population.fits(self.charged(population.name)):
@@ -729,7 +726,7 @@ class Books:
         if attempt is None or attempt.number != number:
             raise RefusedLocally(
                 f"attempt {number} at this study is over on this machine: another process has begun a new one",
-                "let one process at a time play a party",
+                "run only one process at a time for a party",
             )
         if (attempt.run or run) != run or self.runs.get(run, (study, me, number)) != (study, me, number):
             raise RefusedLocally("the run id of this attempt is not the one under which it debited before")
@@ -743,7 +740,7 @@ class Books:
         if not found.fits(_sum(map(Total.of, fresh.values()))):
             raise BudgetExceeded(
                 f"the run would spend more than the study's epsilon = {_epsilon(found.whole)} and delta = "
-                f"{_delta(found.whole)}; the release that would have done so stays here"
+                f"{_delta(found.whole)}; the release that would have done so was not sent"
             )
         return fresh
 
@@ -764,7 +761,7 @@ def _check_same_data(reservation: Reservation, fingerprint: str) -> None:
 def _check_same_sizes(reservation: Reservation, sizes: str) -> None:
     if reservation.sizes not in {"", sizes}:
         raise RefusedLocally(
-            "the same records would now be counted in another way than in the first attempt at this study; two numbers "
+            "the same records would now be counted differently from the first attempt at this study; the two numbers "
             "of all records would show the difference",
             "go on with the version of this program that began the study, or make a new study, with its own nonce",
         )

@@ -1,13 +1,11 @@
-"""Secret keys under a passphrase: where it comes from, and the key that Argon2id makes of it.
+"""Secret keys under a passphrase: where the passphrase comes from, and the key that Argon2id makes of it.
 
-Where the passphrase of a key file comes from: a file that a service's manager provides, or a person at a terminal.
+The passphrase of a key file comes from a file that a service's manager provides, or from a person at a terminal. It
+never comes from the command line or from the environment itself, which other processes of this machine may see.
 
-It never comes from the command line or from the environment itself, which other processes of this machine may see.
-
-Secret keys under a passphrase: Argon2id makes a key of it, under which a SecretBox encrypts and authenticates.
-
-Argon2id is slow and needs much memory on purpose, so that guessing passphrases is expensive. How slow is written into
-the file, so that later versions can ask for more and still read old files. Both functions are those of libsodium.
+Argon2id makes a key of the passphrase, under which a SecretBox encrypts and authenticates the secret keys. Argon2id is
+slow and needs much memory on purpose, so that guessing passphrases is expensive. How slow it is stands in the file, so
+later versions can ask for more and still read old files. Both functions are those of libsodium.
 """
 
 import base64
@@ -66,10 +64,10 @@ def new_passphrase(key_file: Path) -> str:
         words = _asked(f"New passphrase for {key_file}: ")
     if len(words) < _SHORTEST:
         raise BadInput(
-            f"the new passphrase has {len(words)} characters; allowed are at least {_SHORTEST}",
-            "take several words, which need not be strange ones",
+            f"the new passphrase has {len(words)} characters; it must have at least {_SHORTEST}",
+            "use several words; they need not be unusual",
         )
-    if not path and _asked("The same again: ") != words:
+    if not path and _asked("The new passphrase again: ") != words:
         raise BadInput("the two passphrases differ, so no keys were made", "run the command again")
     return words
 

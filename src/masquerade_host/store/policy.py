@@ -116,7 +116,7 @@ class Rules(Section):
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         if (name := first_repeated([p.name for p in self.populations])) is not None:
-            raise ValueError(f"population {name!r} stands there twice; give it one [[population]] with all its files")
+            raise ValueError(f"population {name!r} appears twice; give it one [[population]] with all its files")
         files = [_resolved(data_at(text)) for p in self.populations for text in p.data or ()]
         if (path := next((file for i, file in enumerate(files) if file in files[:i]), None)) is not None:
             raise ValueError(f"{path} belongs to two populations, but its records are charged to one budget")
@@ -202,7 +202,7 @@ class Policy:
         names = listed(list(known))
         if chosen is not None and chosen not in known:
             self._refuse(
-                [f"[[population]]: there is no population {chosen!r}; those allowed are {names}"],
+                [f"[[population]]: there is no population {chosen!r}; the populations are {names}"],
                 "choose one of them with --population",
             )
         name = chosen or owner or (next(iter(known)) if len(known) == 1 else None)
@@ -247,13 +247,13 @@ class Policy:
             fewest = f"{counted(study.K, 'party', 'parties')}"
             if study.dropouts is not None:
                 fewest += f" and may go on with {study.survivors}"
-            yield f"[study] min_parties: the study has {fewest}, where at least {rules.min_parties} are asked for"
+            yield f"[study] min_parties: the study has {fewest}, where at least {rules.min_parties} are required"
         covered = target.colluders if study.proven else 0
         if rules.min_colluders is not None and covered < rules.min_colluders:
             why = "" if study.proven else ", since its noise is a paper's and not sized for any"
             yield (
                 f"[study] min_colluders: the study's noise allows for {counted(covered, 'colluder')}{why}, where at "
-                f"least {rules.min_colluders} must be allowed for"
+                f"least {rules.min_colluders} are required"
             )
 
     def _too_dear(self, study: Study, spends: Cost | None) -> Iterator[str]:

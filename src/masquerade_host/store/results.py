@@ -1,8 +1,6 @@
-"""A participant's run directory: all result files whole, with their hashes, or only what each failed attempt had spent.
+"""A participant's run directory: all result files whole, or nothing but what each failed attempt had spent.
 
-The bytes of a run's files, and their hashes: what a participant signs must be what stands on its disk.
-
-A participant's run directory: all result files whole, or nothing but what each failed attempt had spent.
+The files are made as bytes first, with their hashes: what a participant signs must be what stands on its disk.
 """
 
 import contextlib

@@ -1,15 +1,13 @@
 """The state folder: what a participant's machine keeps from run to run, and what damage to its files looks like.
 
-Damage: what a file of this machine's state says when its bytes are not those that were written.
+The folder lies outside the folders of results. It holds the ledger of the privacy budget, the site's policy, the
+approvals, and the journals of runs under way. One machine has one such folder for all its studies, so a budget cannot
+be spent twice by writing results elsewhere.
 
-A bit of a disk may flip, and a file may be cut off. A person may also put an old copy of a file back. The journal and
-the ledger chain their rows under a key and know how many there are, so they notice. They say which file is damaged, and
-nobody is accused. A file that is sound but cannot be used at the moment, for instance on a full disk, is another case.
-
-The state folder: what a participant's machine keeps from run to run, outside the folders of results.
-
-It holds the ledger of the privacy budget, the site's policy, the approvals, and the journals of runs under way. One
-machine has one such folder for all its studies, so a budget cannot be spent twice by writing results elsewhere.
+*Damage.* A bit of a disk may flip, and a file may be cut off. A person may also put an old copy of a file back. The
+journal and the ledger chain their rows under a key and know how many there are, so they notice. They say which file is
+damaged, and nobody is accused. A file that is sound but cannot be used at the moment, for instance on a full disk, is
+another case.
 """
 
 import os

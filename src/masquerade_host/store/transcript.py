@@ -312,7 +312,7 @@ def read_transcript(text: str, name: str) -> Transcript:
         same = read.to_text() == text
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
         raise BadInput(
-            f"{name} is no transcript of a run", f"give the folder in which a run wrote {TRANSCRIPT}"
+            f"{name} is not a transcript of a run", f"give the folder in which a run wrote {TRANSCRIPT}"
         ) from error
     if not same:
         raise BadInput(

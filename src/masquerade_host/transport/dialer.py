@@ -134,7 +134,7 @@ class Dialing:
             )
         if found is Answer.OTHER_KEY:
             raise CannotConnect(
-                f"the server at {self._address} has another key than Charlie has in this study",
+                f"the server at {self._address} does not have the key that Charlie has in this study",
                 _COMPARE,
             )
         self._failures = 0

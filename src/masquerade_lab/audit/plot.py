@@ -3,14 +3,13 @@
 Only this module draws, so matplotlib is an extra (``plots``). The module can be imported without it.
 """
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-from masquerade_core.errors import BadInput
 from masquerade_lab.audit.audit import Finding, Gate
+from masquerade_lab.reproduce.engine.drawing import require_matplotlib
 
-__all__ = ["plot", "require_matplotlib"]
+__all__ = ["plot"]
 
 _COLOURS = {Gate.REFUTED: "#b2182b", Gate.CAUGHT: "#ef8a62", Gate.HOLDS: "#2166ac"}
 _WORDS = {
@@ -19,18 +18,6 @@ _WORDS = {
     Gate.HOLDS: "audits of proofs, together at 99.9 %",
 }
 _FLOOR = 0.01  # where an axis of logarithms begins: a bound of 0 is drawn there
-
-
-def require_matplotlib() -> None:
-    """Check that matplotlib is installed; a caller asks before it spends minutes on what is to be drawn.
-
-    Raises
-    ------
-    BadInput
-        If it is not.
-    """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise BadInput("a picture needs matplotlib, which is not installed", "install it with 'pip install matplotlib'")
 
 
 def plot(findings: Sequence[Finding], path: Path) -> None:

@@ -66,7 +66,7 @@ def audit(
 
     from masquerade_lab.audit import audits, run
     from masquerade_lab.audit.plot import plot as draw
-    from masquerade_lab.audit.plot import require_matplotlib
+    from masquerade_lab.reproduce.engine.drawing import require_matplotlib
 
     if plot is not None:
         require_matplotlib()

@@ -260,7 +260,7 @@ def asked_for(paper: str, figure: str | None, *, data: Path | str | None, draws:
     """
     if paper not in PAPERS:
         raise BadInput(
-            f"{paper!r} is no paper that this program reproduces", f"choose one of these: {', '.join(PAPERS)}"
+            f"{paper!r} is not a paper that this program reproduces", f"choose one of these: {', '.join(PAPERS)}"
         )
     figures = PAPERS[paper]
     if figure is not None and figure not in figures:

@@ -136,13 +136,13 @@ def test_a_picture_without_matplotlib_is_refused_before_any_audit_runs(
     monkeypatch.setattr("masquerade_lab.audit.run", never)
     answer = Shell(capsys)("audit", "--quick", "--plot", tmp_path / "audit.svg", "--format", "json")
     assert answer.code == 4
-    assert answer.json["message"] == sentence("audit_needs_matplotlib")
+    assert answer.json["message"] == sentence("needs_matplotlib")
     assert answer.json["hint"] == sentence("install_matplotlib")
 
 
 def test_plot_itself_refuses_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with raises(BadInput, "audit_needs_matplotlib"):
+    with raises(BadInput, "needs_matplotlib"):
         plot([], tmp_path / "audit.svg")
 
 

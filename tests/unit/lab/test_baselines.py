@@ -306,7 +306,7 @@ def test_a_parameter_that_a_baseline_does_not_have_is_an_error(name: str) -> Non
 
 
 def test_gop_refuses_a_delta_of_zero_and_those_without_noise_do_not() -> None:
-    with raises(BadInput, "perturbation_delta_not_in_range", "0.0"):
+    with raises(BadInput, "delta_not_in_range", "0"):
         entry_of(study_of("gop", delta=0.0))
     assert entry_of(study_of("pooled", delta=0.0)).name == "pooled"
 

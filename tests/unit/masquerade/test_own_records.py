@@ -329,7 +329,7 @@ def test_a_file_without_names_shows_no_record_in_its_error(tmp_path: Path) -> No
         (Label(name="kind", positive="d"), "is never 'd'", "capitals count"),
         (
             Label(name="kind", classes=("a", "b")),
-            "all.csv, line 4: the label 'kind' is none of the classes",
+            "all.csv, line 4: the label 'kind' is not one of the classes",
             "'a', 'b'",
         ),
         (Label(name="same", positive="yes"), "has 1 value only", "add some of the other"),

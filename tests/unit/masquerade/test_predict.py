@@ -48,7 +48,7 @@ BAD = {
     "line 5": ["has 3 columns, but the first line has 4"],
     "line 7": [
         "column 'age' is empty or missing",
-        "column 'sex' has a value that is none of the study's levels",
+        "column 'sex' has a value that is not one of the study's levels",
         "column 'stay' holds text where the study has a number",
     ],
     "line 9": ["has 5 columns, but the first line has 4"],
@@ -234,7 +234,7 @@ def test_arrays_frames_and_files_are_labelled_alike(rule: str, tmp_path: Path) -
         np.testing.assert_array_equal(found.margins, wanted.margins, err_msg=name)
         if name != "array":
             assert list(model.predict(form, ids="id").ids or ()) == columns["id"], name
-    with raises(BadInput, "records_lack_column", "'id'"):
+    with raises(BadInput, "data_lack_column", "'id'"):
         model.predict(frames(columns, tmp_path)["array"], ids="id")
     with raises(BadInput, "own_table_lacks_column", ..., "'patient'"):
         model.predict(tmp_path / "t.csv", ids="patient")

@@ -424,7 +424,7 @@ def test_an_audit_that_refutes_the_promise_stands_on_page_one_and_one_of_another
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--audit", "page.html"), "holds no JSON"),
+        (("--audit", "page.html"), "does not hold JSON"),
         (("--picture", "page.pdf"), "SVG and PNG"),
         (("--picture", "none.svg"), "there is no picture"),
         (("--out", "none/none.html"), "cannot be written"),

@@ -184,7 +184,7 @@ def test_a_public_sample_gives_bounds_and_levels(shell: Shell, tmp_path: Path) -
         ("b.csv", "name,min,max,levels\nage,9,0,\n", [], "b.csv, line 2: feature 'age' has min 9.0 and max 0.0"),
         ("b.csv", "name,min,max,levels\nage,9,,\n", [], "has only one of min and max"),
         ("b.csv", "name,min,max,levels\na,0,1,\na,0,1,\n", [], "'a' is described twice"),
-        ("b.csv", "name,min,max,levels,use\na,0,1,,labels\n", [], "the column 'use' has a word that is none of"),
+        ("b.csv", "name,min,max,levels,use\na,0,1,,labels\n", [], "the column 'use' has a word that is not one of"),
         ("b.csv", "name,min,max,levels,use\na,,,x|y,label\nb,,,x|y,label\n", [], "there is a second label, 'b'"),
         ("b.csv", "name,min,max,levels\na,0,1,\n", ["--from-public-sample"], "b.csv has a codebook"),
         ("b.toml", "[[feature]]\nname = 'a'\n", [], "b.toml: feature 'a' has no range"),

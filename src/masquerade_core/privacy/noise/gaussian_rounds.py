@@ -8,10 +8,11 @@ depend on those before. From all rounds together, two neighbouring data sets are
 number drawn from N(0, 1) and one drawn from N(mu, 1), with mu = Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the
 derivation.
 
+Each party draws its share with the standard deviation of :func:`gaussian_share_sigma`, so that the sum of the honest
+parties' shares is enough.
+
 Every participant computes the noise for itself, and the layout of its messages follows from it. So
 :func:`rounds_sigma` uses fractions and correctly rounded arithmetic, and gives the same number on every machine.
-
-How much discrete Gaussian noise each party draws, so that the sum of the honest parties' noise is enough.
 """
 
 import math
@@ -30,12 +31,47 @@ __all__ = [
     "LOST_BITS",
     "SharedNoise",
     "charge",
+    "check_delta",
+    "check_honest",
     "gaussian_share_sigma",
     "lost_delta",
     "rounds_noise",
     "rounds_sigma",
     "sensitivity",
 ]
+
+
+# --- Targets that no noise meets --------------------------------------------------
+
+
+def check_delta(delta: float | Fraction) -> None:
+    """Refuse a study's delta that no Gaussian noise meets.
+
+    Raises
+    ------
+    BadInput
+        It is not greater than 0 and less than 1.
+    """
+    if not 0 < delta < 1:
+        raise BadInput(
+            f"[privacy] delta is {float(delta):g}, but Gaussian noise needs a delta greater than 0 and less than 1",
+            "set delta to more than 0, and to less than 1 divided by the number of all records",
+        )
+
+
+def check_honest(honest: int) -> None:
+    """Refuse a study in which no party is assumed to be honest.
+
+    Raises
+    ------
+    BadInput
+        It has so many colluders that nobody's noise hides anything.
+    """
+    if honest < 1:
+        raise BadInput(
+            "no party's noise counts: all are assumed to side with Charlie",
+            "set [privacy] colluders to less than the number of parties",
+        )
 
 
 # --- Shares ----------------------------------------------------------------------
@@ -130,11 +166,7 @@ def rounds_sigma(Delta: Fraction, rounds: int | Fraction, epsilon: float, delta:
         raise BadInput(
             f"[privacy] epsilon is {epsilon:g}, but noise needs an epsilon greater than 0", "choose a larger epsilon"
         )
-    if not 0 < delta < 1:
-        raise BadInput(
-            f"[privacy] delta is {delta:g}, but Gaussian noise needs a delta greater than 0 and less than 1",
-            "set delta to more than 0, and to less than 1 divided by the number of all records",
-        )
+    check_delta(delta)
     left = as_fraction(delta) - lost_delta(epsilon)
     if left <= 0:
         raise _all_lost(epsilon, delta)
@@ -303,11 +335,7 @@ def rounds_noise(
     BadInput
         There is no such noise, or no honest party.
     """
-    if honest < 1:
-        raise BadInput(
-            "no party's noise counts: all are assumed to side with Charlie",
-            "set [privacy] colluders to less than the number of parties",
-        )
+    check_honest(honest)
     Delta = sensitivity(clip, d, fraction_bits)
     sigma = rounds_sigma(Delta, rounds + retries, epsilon, delta)
     share = gaussian_share_sigma(sigma, honest)

@@ -145,7 +145,7 @@ class JointNoise:
         """
         if self.share(generic=True) > _LARGEST_SIGMA:
             raise BadInput(
-                "the noise that this study asks for is beyond all use: it moves a weight by 10^42 or more",
+                "the noise that this study needs makes its model useless: it moves a weight by 10^42 or more",
                 "choose a larger epsilon, delta, regularization or min_records",
             )
         return self.K * self.reach(self.share(generic=True))

@@ -18,7 +18,7 @@ from functools import cache
 import gmpy2
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, check_delta, rounds_noise
 from masquerade_core.privacy.numbers import root_up
 from masquerade_core.study import as_fraction
 
@@ -89,11 +89,7 @@ def descent_sigma(c: float, G: Fraction, rounds: int, epsilon: float, delta: flo
     ----------
     Kang, Liu and Wang, Theorem 1, equation (3).
     """
-    if not 0 < delta < 1:
-        raise BadInput(
-            f"[privacy] delta is {delta:g}, but Gaussian noise needs a delta between 0 and 1, both excluded",
-            "set delta to less than 1 divided by the number of all records",
-        )
+    check_delta(delta)
     if as_fraction(epsilon) < _SMALLEST_EPSILON:
         raise BadInput(
             f"[privacy] epsilon is {epsilon:g}, but noise can be computed only for 1e-12 or more",

@@ -20,6 +20,7 @@ import gmpy2
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.lazy_scipy import chdtri
+from masquerade_core.privacy.noise.gaussian_rounds import check_delta
 from masquerade_core.privacy.numbers import smallest
 from masquerade_core.privacy.samplers.rounded_gaussian import decide
 from masquerade_core.study import as_fraction
@@ -216,11 +217,7 @@ def _check_target(d: int, epsilon: float | Fraction, delta: float | Fraction) ->
         raise BadInput(
             f"epsilon is {epsilon}, but noise needs a finite epsilon greater than 0", "correct [privacy] epsilon"
         )
-    if not 0 < delta < 1:
-        raise BadInput(
-            f"[privacy] delta is {delta}, but Gaussian noise needs a delta greater than 0 and less than 1",
-            "set delta to more than 0, and to less than 1 divided by the number of all records",
-        )
+    check_delta(delta)
 
 
 def _exactly(x: float | Fraction) -> Fraction:

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.noise.gaussian_rounds import check_delta
 from masquerade_core.privacy.noise.objective_perturbation import SLACK_BITS
 from masquerade_core.privacy.samplers.rounded_gaussian import GAUSSIAN_TV_BITS
 
@@ -110,13 +111,9 @@ def perturbation(
     Raises
     ------
     BadInput
-        delta is 0, or less than the samplers' distance from their laws.
+        delta is not between 0 and 1, or is less than the samplers' distance from their laws.
     """
-    if not delta > 0:
-        raise BadInput(
-            f"[privacy] delta is {delta:g}, but Gaussian noise needs a delta greater than 0",
-            "set delta to more than 0, and to less than 1 divided by the number of all records",
-        )
+    check_delta(delta)
     lost = 2 * math.exp(min(epsilon, 700)) * 2.0 ** (1 - GAUSSIAN_TV_BITS)
     left = delta - lost
     if not left > 0:

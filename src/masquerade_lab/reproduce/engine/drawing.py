@@ -15,7 +15,7 @@ from typing import Any
 from masquerade_core.errors import BadInput
 from masquerade_lab.reproduce.engine.report import Panel, Series
 
-__all__ = ["can_draw", "draw"]
+__all__ = ["can_draw", "draw", "require_matplotlib"]
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vPX<>*hd"
@@ -52,6 +52,20 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
+def require_matplotlib() -> None:
+    """Check that matplotlib is installed; a caller asks before it spends minutes on the data of a picture.
+
+    Raises
+    ------
+    BadInput
+        It is not.
+    """
+    if not can_draw():
+        raise BadInput(
+            "a picture needs matplotlib, which is not installed", "install it with 'pip install masquerade[plots]'"
+        )
+
+
 def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Path]) -> None:
     """Draw all panels into one picture, and write it once for each path: as SVG or PNG, which its ending says.
 
@@ -69,10 +83,7 @@ def draw(panels: Sequence[Panel], title: str, watermark: str, paths: Sequence[Pa
     BadInput
         Matplotlib is not installed.
     """
-    if not can_draw():
-        raise BadInput(
-            "a picture needs matplotlib, which is not installed", "install it with 'pip install masquerade[plots]'"
-        )
+    require_matplotlib()
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -195,8 +195,8 @@ def _encoded(value: Any) -> Any:
             return [[encode(key), encode(one)] for key, one in value.items()]
         case _:
             msg = (
-                f"a task returned a {type(value).__name__}; it may return numbers, text, None, arrays of numbers, and "
-                "tuples, lists and dictionaries of these"
+                f"a task returned a value of type {type(value).__name__}; it may return numbers, text, None, arrays "
+                "of numbers, and tuples, lists and dictionaries of these"
             )
             raise TypeError(msg)
 

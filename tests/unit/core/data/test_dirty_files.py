@@ -63,7 +63,7 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
     "semicolons, decimal commas and capitals at once": (
         csv(separator=";", radius={4: "7,5", 6: "8,25"}, sex={9: "F"}),
         ["has 3 kinds of fault", "has semicolons between",
-         "lines 4 and 6: column 'radius'", "a comma stands before the decimals",
+         "lines 4 and 6: column 'radius'", "it has a comma before the decimals",
          "line 9: column 'sex'", "differs from a level in capitals or blanks alone"],
         ["commas", "3.5, not 3,5", "the levels of 'sex' are 'f', 'm'"],
     ),
@@ -89,7 +89,7 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
     ),
     "decimal commas in quotes": (
         csv(radius={3: '"3,5"', 5: '"-0,25"', 9: "\"1'234,5\"", 10: '"1.234,5"'}),
-        ["4 lines, first 3, 5 and 9: column 'radius' holds text", "a comma stands before the decimals"],
+        ["4 lines, first 3, 5 and 9: column 'radius' holds text", "it has a comma before the decimals"],
         ["write 3.5, not 3,5"],
     ),
     "decimal commas without quotes": (
@@ -99,13 +99,13 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
     ),
     "thousands": (
         csv(radius={3: '"1,000,000"', 4: "1 000", 5: '"1,234.5"', 6: '"1,234"'}),
-        ["lines 3, 4 and 5: column 'radius'", "marks stand between thousands",
-         "line 6: column 'radius'", "a comma stands before three digits"],
+        ["lines 3, 4 and 5: column 'radius'", "it has marks between thousands",
+         "line 6: column 'radius'", "it has a comma before three digits"],
         ["write 1000000, not 1,000,000", "write 1.234 where 1,234 means a little more than 1"],
     ),
     "dates": (
         csv(radius={3: "2026-01-02", 4: "02.01.2026", 5: "1/2/26", 6: "2026-01-02 10:00", 7: "10:30"}),
-        ["5 lines, first 3, 4 and 5: column 'radius'", "a date or a time stands there"],
+        ["5 lines, first 3, 4 and 5: column 'radius'", "it is a date or a time"],
         ["dates are not read; write a number"],
     ),
     "percent signs": (
@@ -113,7 +113,7 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
     ),
     "units": (
         csv(radius={3: "5 mg", 4: "5mg/dl", 5: "$5", 6: "36.6°C"}),
-        ["4 lines, first 3, 4 and 5", "a unit stands beside the number"],
+        ["4 lines, first 3, 4 and 5", "it has a unit beside the number"],
         ["in the unit that the study means"],
     ),
     "1,420 cells with a question mark": (
@@ -166,10 +166,10 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
         ["it seems to be a record: write a line with the names"],
     ),
     "empty": ("", ["is empty"], ["the first line names the columns"]),
-    "names alone": (HEAD + "\n", ["has column names and no records"], ["put a record on each further line"]),
+    "names alone": (HEAD + "\n", ["has column names but no records"], ["put a record on each further line"]),
     "Excel": (_zip(CANARY), ["is an Excel workbook"], ["save the table as 'CSV UTF-8"]),
     "gzip": (gzip.compress(csv().encode()), ["is compressed with gzip"], ["gunzip"]),
-    "JSON": ('[{"radius": 86753.09172}]', ["is JSON, and no CSV file"], ["save the table as CSV"]),
+    "JSON": ('[{"radius": 86753.09172}]', ["is JSON, and not a CSV file"], ["save the table as CSV"]),
     "a web page": (f"<!DOCTYPE html><p>{CANARY}", ["is a web page"], ["save the table as CSV"]),
 }  # fmt: skip
 

@@ -128,10 +128,10 @@ def test_shares_add_up_to_sigma_and_not_to_much_more() -> None:
 @pytest.mark.parametrize(
     ("d", "eps", "delta", "said"),
     [
-        (10, 0.1, 0.0, ("perturbation_delta_not_in_range", "0.0")),
-        (10, 0.1, 1.0, ("perturbation_delta_not_in_range", "1.0")),
-        (10, 0.1, -0.5, ("perturbation_delta_not_in_range", "-0.5")),
-        (10, 0.1, math.nan, ("perturbation_delta_not_in_range", "nan")),
+        (10, 0.1, 0.0, ("delta_not_in_range", "0")),
+        (10, 0.1, 1.0, ("delta_not_in_range", "1")),
+        (10, 0.1, -0.5, ("delta_not_in_range", "-0.5")),
+        (10, 0.1, math.nan, ("delta_not_in_range", "nan")),
         (10, 0.0, 0.05, ("epsilon_not_finite", "0.0")),
         (10, -1.0, 0.05, ("epsilon_not_finite", "-1.0")),
         (10, math.inf, 0.05, ("epsilon_not_finite", "inf")),

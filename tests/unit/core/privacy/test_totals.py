@@ -98,7 +98,7 @@ class _Desk:
             fingerprint=Study.parse(path.read_text()).fingerprint(),
             tell=told.append,
         )
-        assert ("What it shows beside your other studies" in told[0]) == bool(done.beside)
+        assert ("What it shows together with your other studies" in told[0]) == bool(done.beside)
         return done.beside
 
 

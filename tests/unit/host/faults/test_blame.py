@@ -96,7 +96,7 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
     )
     for error in outcome.errors.values():
         assert isinstance(error, MasqueradeError)
-        assert "evidence.json has the signed frames of it" in error.hint
+        assert "evidence.json has the signed frames" in error.hint
     found = {name: directory / name / "attempt-1" / EVIDENCE for name in sessions}
     return {name: path for name, path in found.items() if path.exists()}
 
@@ -411,7 +411,7 @@ def test_a_process_says_at_its_end_what_its_own_evidence_proves(tmp_path: Path) 
     error = SumRefused("a sum was refused", "ask")
     suspects = Findings("", ("nobody can tell",), ("p1", "p2", CHARLIE))
     assert after_check(error, {}, tmp_path, session, lambda *_: suspects) is None
-    assert error.hint.endswith("Nobody can tell. Whose fault it is cannot be told; it is between p1 and p2")
+    assert error.hint.endswith("Nobody can tell. One of these is at fault: p1 and p2")
     error.add_note("spent")
     found = after_check(error, {}, tmp_path, session, lambda *_: Findings("p1", ("it signed two",)))
     assert isinstance(found, ProtocolViolation)

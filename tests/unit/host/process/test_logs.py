@@ -289,7 +289,7 @@ def test_a_terminal_has_one_changing_line_below_the_sentences(clock: Clock) -> N
     terminal("left", party="p1")
     assert screen(shown.getvalue()) == [
         "p1 is here: 1 of 3.",
-        "p1 went away; Charlie waits for it.",
+        "p1 disconnected; Charlie waits for it.",
         "round 3 of 100, 1.0 rounds a second, about 1 min 37 s left, 3 s so far",
     ]
     terminal.close()

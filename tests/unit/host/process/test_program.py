@@ -1,4 +1,4 @@
-"""A run ends where its program changes: at the participant whose program it is, and at once for all others."""
+"""A run ends when its program changes: at the participant whose program it is, and at once for all others."""
 
 from __future__ import annotations
 

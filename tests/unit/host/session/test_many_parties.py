@@ -343,14 +343,14 @@ def test_nothing_that_counts_comes_before_the_hellos(wired: Wired) -> None:
 
     changing(wired, "p9", "hellos", change)
     wired.join()
-    fails(wired, "p9", "sent 'message' out of turn; allowed are the hellos")
+    fails(wired, "p9", "sent 'message' out of turn; only the hellos")
 
 
 def test_hellos_that_come_twice_are_out_of_turn(seated: Wired) -> None:
     frame = seated.charlie._endpoint.seal("p9", "hellos", encode(Hellos(hellos=(), paths=()), "p9"))
     seated.links["p9"].inbox.append(frame)
     seated.pump(1)
-    fails(seated, "p9", "shown all its hellos before")
+    fails(seated, "p9", "already shown all its hellos")
 
 
 def test_who_is_never_shown_its_hellos_says_that_it_waits_for_charlie(wired: Wired) -> None:
@@ -387,8 +387,8 @@ def test_a_party_that_was_told_something_else_and_its_neighbours_keep_no_result(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda closed: (*closed[:-1], b""), "words of 64 parties; due are those of 65"),
-        (lambda closed: closed[:-1], "words of 64 parties; due are those of 65"),
+        (lambda closed: (*closed[:-1], b""), "words of 64 parties; it needs those of 65"),
+        (lambda closed: closed[:-1], "words of 64 parties; it needs those of 65"),
         (lambda closed: (closed[1], closed[0], *closed[2:]), "with a frame of"),
     ],
     ids=["empty", "short", "exchanged"],

@@ -67,7 +67,7 @@ def test_without_a_policy_nothing_is_forbidden(tmp_path: Path) -> None:
         ("[study]\ncalibrations = ['prooven']\n", 'must be "paper" or "proven"'),
         ("[study]\ncoordinators = ['mq1:x']\n", "is not a public key of the form mq1:"),
         ("[[population]]\nname = 'p'\ndata = ['records.csv']\n", "must be an absolute path"),
-        ("[[population]]\nname = 'p'\n[[population]]\nname = 'p'\n", "'p' stands there twice"),
+        ("[[population]]\nname = 'p'\n[[population]]\nname = 'p'\n", "'p' appears twice"),
         (
             "[[population]]\nname = 'p'\ndata = ['/a/b.csv']\n[[population]]\nname = 'q'\ndata = ['/a/../a/b.csv']\n",
             "belongs to two populations",

@@ -419,7 +419,7 @@ def test_whoever_is_left_out_shows_nothing() -> None:
     _attacked(run, dict.fromkeys(NAMES, named))
     assert _revealed(run) == {**dict.fromkeys(NAMES[:6], 1), NAMES[6]: 0}
     assert isinstance(run.errors[NAMES[6]], RunFailed)
-    assert says(str(run.errors[NAMES[6]]), "goes_on_without_doubly")
+    assert says(str(run.errors[NAMES[6]]), "goes_on_without")
 
 
 def test_a_party_shows_shares_once_a_round() -> None:
@@ -475,7 +475,7 @@ def test_charlie_cannot_tell_another_sum(monkeypatch: pytest.MonkeyPatch, *, mut
     run = DoubleSums.of(FEW)
     run.run()
     assert len(run.errors) == (0 if mutant else 7)
-    assert all(isinstance(e, SumRefused) and says(str(e), "doubly_masked_sum_unfit") for e in run.errors.values())
+    assert all(isinstance(e, SumRefused) and says(str(e), "told_sum_unfit") for e in run.errors.values())
     assert run.told[0][-1] == run.added(0)[-1] + 1
 
 

@@ -381,7 +381,7 @@ def test_bad_input_is_refused_in_a_sentence(section: str, sentence: str) -> None
 
 
 def test_gaussian_noise_needs_a_delta_and_l2_noise_none() -> None:
-    with raises(BadInput, "delta_needed"):
+    with raises(BadInput, "delta_not_in_range", 0):
         _checked(_study(delta=0.0))
     _checked(_study(delta=0.0, section='alpha = 1.0\nnoise = "l2"'))
 

@@ -519,7 +519,7 @@ def test_a_section_that_cannot_work_is_refused(variant: str, section: str, said:
 
 
 def test_without_a_delta_psgd_is_refused_and_the_others_are_not() -> None:
-    with raises(BadInput, "perturbation_delta_not_in_range", "0.0"):
+    with raises(BadInput, "delta_not_in_range", "0"):
         psgd.check(_study(delta=0.0))
     psgd.check(_study("noisy-gradient", delta=0.0), psgd_schedule.noisy)
 

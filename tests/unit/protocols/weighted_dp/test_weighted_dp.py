@@ -237,7 +237,7 @@ def test_the_layout_holds_the_longest_descent(monkeypatch: pytest.MonkeyPatch) -
             ("key_of_another_kind", "[protocol] weights", '"size"', '"sizes" or "uniform"'),
         ),
         ("c = 16.0\nround = 3", {}, ("did_you_mean", "rounds")),
-        ("c = 16.0", {"delta": 0.0}, ("descent_delta_not_in_range", 0)),
+        ("c = 16.0", {"delta": 0.0}, ("delta_not_in_range", 0)),
         ("c = 16.0", {"epsilon": 1e-13}, ("descent_epsilon_too_small", "1e-13")),
         ("c = 16.0\nlearning_rate = 1e300", {"Lambda": 0.0}, ("steps_diverge", ..., ...)),
         (
@@ -381,7 +381,7 @@ def test_central_dp_is_one_descent_over_everybody_s_records(monkeypatch: pytest.
 def test_central_dp_refuses_what_weighted_dp_does() -> None:
     with raises(BadInput, "steps_diverge", ..., ...):
         central_dp.check(descent_study("central-dp", K=2, section="c = 16.0\nlearning_rate = 9.0"))
-    with raises(BadInput, "descent_delta_not_in_range", 0):
+    with raises(BadInput, "delta_not_in_range", 0):
         central_dp.check(descent_study("central-dp", K=2, section="c = 16.0", delta=0.0))
     with raises(BadInput, "c_missing", ...):
         entry_of(descent_study("central-dp", K=2, section="rounds = 3"))
