@@ -1,6 +1,6 @@
 """``masquerade approve``: a person reads a study and says yes to it, before a party's process is started.
 
-A person approves a study before anything is sent: what leaves, who must not collude, what it costs.
+The person reads what leaves, who must not collude and what it costs. Nothing is sent before.
 """
 
 import getpass

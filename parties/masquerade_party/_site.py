@@ -1,8 +1,7 @@
 """The permissions of a party's machine: its policy, the approvals of its people, and the rest of its privacy budget.
 
-One attempt of a study, as the ledger counts it: it begins when everybody has joined, and it ends once.
-
-A party that waits for Charlie and is stopped has made no attempt. What an attempt releases is debited in it.
+An *attempt* of a study, as the ledger counts it, begins when everybody has joined, and ends once. A party that waits
+for Charlie and is stopped has made no attempt. What an attempt releases is debited in it.
 """
 
 from collections.abc import Sequence

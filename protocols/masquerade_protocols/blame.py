@@ -187,8 +187,9 @@ def run_of(file: Evidence, study: Study, name: str = EVIDENCE) -> bytes:
     run = run_id(before, file.roster) if file.roster else before  # a run that ended before its roster
     if file.run != run.hex():
         raise BadInput(
-            f"{name} is of the run {file.run[:8]}, which is not a run of this study under this program's versions",
-            "give the study of that run, and use a release of the program that has that run's versions",
+            f"{name} is of the run {file.run[:8]}, which is not a run of this study under this program's numbers of "
+            "wire and protocol",
+            "give the study of that run, and use a release of the program that has that run's numbers",
         )
     return run
 

@@ -15,12 +15,8 @@ enforces three rules:
   :class:`~masquerade_core.wire.messages.Broadcast` goes from Charlie to all parties or to nobody.
 * A ciphertext is sent only to the recipient for whom it was randomized.
 
-The effects: all that a role can ask of the world, as frozen values.
-
-A role awaits the methods of its :class:`~masquerade_core.seat.Seat`. Each await yields one of these to the driver that
-runs the role.
-
-The forecast of a run's work: public numbers, the same at all participants, which say how long one step may take.
+A role also says how much work a run is (:class:`Forecast`): public numbers, the same at all participants, which say how
+long one step may take.
 """
 
 import hashlib

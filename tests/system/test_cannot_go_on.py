@@ -74,4 +74,4 @@ def test_a_bit_that_flips_ends_the_run_for_all_and_nobody_is_accused(
     assert running[who].popen.returncode == code
     for end in ends.values():
         assert end.code == 1
-        assert f"{who} left the run before its end: what its machine keeps is damaged" in end.error["message"]
+        assert f"{who} left the run before its end: its stored record of the run is damaged" in end.error["message"]

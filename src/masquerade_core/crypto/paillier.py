@@ -10,25 +10,14 @@ encryption of 0 that the pool never gives out again:
   the subgroup of Jacobi symbol +1, and they hide only from somebody who cannot factor N. The key holder can. So this
   pool only encrypts a process's own data, and has no ``rerandomize``.
 
-This module is the door. Behind it are :mod:`~masquerade_core.crypto.paillier`, :mod:`~masquerade_core.crypto.powers`
-(exponentiation), :mod:`~masquerade_core.crypto.paillier` (with :class:`Ciphertext`),
-:mod:`~masquerade_core.crypto.paillier` (with :class:`Fresh`) and :mod:`~masquerade_core.crypto.paillier`.
+A ciphertext times an obfuscator holds the same plaintext and looks like another ciphertext. Obfuscators are drawn ahead
+of need. The holder of a :class:`SecretKey` decrypts, and draws obfuscators at a fraction of the price.
+:mod:`~masquerade_core.crypto.powers` has the exponentiation.
 
 References
 ----------
 Paillier, EUROCRYPT 1999. Damgard, Jurik, Nielsen, International Journal of Information Security 9 (2010), section 4.2
 (p = q = 3 mod 4, h = -x^2).
-
-The primes of a Paillier key, and the product of small primes that no modulus may share a factor with.
-
-The public half of Paillier: a key, and ciphertexts to compute with, none of which can be sent.
-
-The secret half of Paillier: the key holder decrypts, and draws obfuscators at a fraction of the price.
-
-Ciphertexts that may leave a process, and the pools of obfuscators that make them.
-
-An *obfuscator* is an encryption of 0, drawn ahead of need. A ciphertext times an obfuscator holds the same plaintext
-and looks like another ciphertext.
 """
 
 import hashlib

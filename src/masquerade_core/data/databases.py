@@ -1,25 +1,21 @@
 """Records from a query to PostgreSQL, DuckDB or SQLite, some records at a time.
 
-PostgreSQL and DuckDB give Arrow's batches, so that columns of numbers are read at once. Every connection only reads,
-and all that it reads is of one moment. Packages of the extra ``sql`` do the work. They are imported when needed.
+Every connection only reads, and all that it reads is of one moment. PostgreSQL and DuckDB give Arrow's batches, so that
+columns of numbers are read at once. Packages of the extra ``sql`` do the work, and are imported when needed. In SQLite
+a cell has a type of its own, and is read as a CSV file's. A number becomes the text that stands for exactly it, and
+NULL an empty cell. SQLite knows neither truth values nor decimals: a column of those holds the integers 0 and 1,
+floating-point numbers, or text.
 
-Checks of a query's text: it only reads, and it says in which order the records come.
+*The order.* A record's place decides whether it is held back to measure the model
+(:mod:`masquerade_core.data.records`), and a process that starts again reads the same records again. So a query ends
+with ORDER BY. It orders by plain columns, and by none that the study learns from: if a record's values moved it, it
+would change which others are held back.
 
-A record's place decides whether it is held back to measure the model (:mod:`masquerade_core.data.records`), and a
-process that starts again reads the same records again. So a query ends with ORDER BY. It orders by plain columns, and
-by none that the study learns from: if a record's values moved it, it would change which others are held back.
+*Checks.* This module checks a query's text: it must only read, and say in which order the records come. These checks
+find mistakes. They do not protect the database: the connection does, since it only reads.
 
-These checks find mistakes. That nothing is written is the database's work: every connection only reads.
-
-A database's answer to a query, as blocks of records.
-
-A database's own message may show a cell or an address. So no error has it in it, and none is raised inside the handler
-of another.
-
-Records from a query to an SQLite file. A cell has a type of its own there, and is read as a CSV file's.
-
-A number becomes the text that stands for exactly it, and NULL an empty cell. SQLite knows neither truth values nor
-decimals: a column of those holds the integers 0 and 1, floating-point numbers, or text.
+*Errors.* A database's own message may show a cell or an address. So no error has it in it, and none is raised inside
+the handler of another.
 """
 
 import importlib

@@ -5,12 +5,11 @@ A protocol asks for sums over records. A *block* is a run of 65,536 records of t
 alone, and a function is always called with one whole block. So every kind of records gives it the same arrays, and the
 same bits come out, even of sums of floating-point numbers, which depend on the order of the terms.
 
-Records that are held back to measure a model: which ones follows from their place in the file, never from a value.
-
-Row i of a party's records, counted from 0, is held back if and only if floor((i + 1) share) > floor(i share). So of n
-records, floor(n share) are held back, spread evenly over the file. A replaced record keeps its place, and so its side:
-it is either learned from or measured with, in both of two neighbouring data sets. The proof of an evaluation that adds
-no epsilon rests on this (``docs/privacy/evaluation.md``).
+*Records that are held back* to measure a model follow from their place in the file, never from a value. Row i of a
+party's records, counted from 0, is held back if and only if floor((i + 1) share) > floor(i share). So of n records,
+floor(n share) are held back, spread evenly over the file. A replaced record keeps its place, and so its side: it is
+either learned from or measured with, in both of two neighbouring data sets. The proof of an evaluation that adds no
+epsilon rests on this (``docs/privacy/evaluation.md``).
 
 Records that change places change sides, so a file must not be sorted by what the records say. Where `data clean` leaves
 records out, it fills their places with the last ones (:mod:`masquerade.cleaning`).

@@ -6,14 +6,13 @@ Then every record is clipped, which means divided by max(1, ||x||_2): all sensit
 constant counted. Nothing is centred, scaled or binned by the data themselves. That would be a release of its own, for
 which no theorem accounts.
 
-One column of cells as coordinates, by public constants alone; and what becomes of cells that do not fit.
+*Cells that do not fit.* A study says what happens to a cell that is missing, cannot be read, lies outside its public
+bounds or is not one of the public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and
+every other such cell becomes the feature's public ``missing`` value or level. So no record makes a party refuse: a
+refusal would tell others something about that record. With "refuse" an error names the column, the kinds of fault and
+their places.
 
-A study says what happens to a cell that is missing, cannot be read, lies outside its public bounds or is none of the
-public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and every other such cell becomes
-the feature's public ``missing`` value or level. So no record makes a party refuse: a refusal would tell others
-something about that record. With "refuse" an error names the column, the kinds of fault and their places.
-
-The labels of a file, block by block; and what is wrong with them.
+*Labels* are read block by block, like columns, and an error says what is wrong with them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,11 +3,10 @@
 All of it is computed from what is opened, so it costs no privacy beyond the counts. A count is that of one label in one
 bin; the noise on each has the same known standard deviation tau. Every participant computes the same numbers.
 
-95 % intervals for what noisy counts estimate: they allow for the sample and for the noise.
-
-A count that is opened is c + x. The true count c is random, since the records held back are a sample of all that there
-could be; x is noise of a known variance tau^2. Two facts carry everything here. A sum of m counts has noise of variance
-m tau^2. And of D records, those with a property of chance p vary by D p (1 - p).
+*Intervals.* What noisy counts estimate has a 95 % interval, which allows for the sample and for the noise. A count that
+is opened is c + x. The true count c is random, since the records held back are a sample of all that there could be; x
+is noise of a known variance tau^2. Two facts carry everything here. A sum of m counts has noise of variance m tau^2.
+And of D records, those with a property of chance p vary by D p (1 - p).
 
 Intervals solve for the chance, as Wilson's does: the chances p at which the observed count is at most z standard
 deviations from what p predicts. So they keep their coverage near 0 and 1, where "estimate plus or minus z standard
@@ -18,18 +17,15 @@ counts that the fraction is made of. Only runs whose noise made the denominator 
 would hold the truth too rarely. So :func:`stands_out` asks a second count of the same records, with noise of its own:
 all records held back, whose number is public, less those that do not belong to them.
 
-Bins of a model's scores: where they lie follows from the model and from one noisy histogram, so they are public.
-
-*Cells* come first: 256 of them, equally wide, from -R to R. R is the smallest power of two that no score exceeds, since
-no record is longer than 1; it is at most 16, where the probability of the logistic link is 1 - 10^-7. Scores beyond lie
-in the outermost cells. A power of two divides a score exactly, so cells and thresholds never disagree.
+**Where the bins lie** follows from the model and from one noisy histogram, so they are public. *Cells* come first: 256
+of them, equally wide, from -R to R. R is the smallest power of two that no score exceeds, since no record is longer
+than 1; it is at most 16, where the probability of the logistic link is 1 - 10^-7. Scores beyond lie in the outermost
+cells. A power of two divides a score exactly, so cells and thresholds never disagree.
 
 *Bins* are runs of cells. The noisy histogram over the cells says where the scores lie. The edges of the bins are its
 quantiles, in steps of 5 % where the noise allows so many, so each bin holds about as many records as any other. Fixed
-bins would not do: the scores of
-a model that finds few positives lie between -6 and -3, and those of a weak one between -0.1 and 0.1.
-
-Noisy counts of records by label and bin of score, and the figures that need all bins at once.
+bins would not do: the scores of a model that finds few positives lie between -6 and -3, and those of a weak one between
+-0.1 and 0.1.
 """
 
 import math

@@ -16,8 +16,8 @@ of records n_j of all parties are fixed, since noise may be scaled to the smalle
 because of public bounds alone.
 
 :class:`Rows` and :class:`SharedNoiseRows` write the rows of one statement, so that a protocol states only what differs.
-
-Words and numbers of privacy statements: bounds as digits, what an epsilon allows, which delta is too large.
+The functions before them write numbers and sentences: bounds as digits, what an epsilon allows, and which delta is too
+large.
 """
 
 import math

@@ -1,16 +1,14 @@
 """The tables of a study's file, each with what it may hold.
 
-The public limits of rosters and of parties' sizes: which contradict each other, or leave nothing to measure with.
+Some tables speak of columns: the features and the label. Others set public limits, of the roster and of the parties'
+sizes; this module says which limits contradict each other, or leave nothing to measure with.
 
-The tables of a study's file that speak of columns: its features and its label.
-
-``[dropouts]``: how a run goes on without parties that no longer answer, and which of its numbers contradict others.
-
-A party that falls silent leaves a sum without its contribution. The study says by which ``method`` the run goes on:
+``[dropouts]`` says how a run goes on without parties that no longer answer. A party that falls silent leaves a sum
+without its contribution. The study says by which ``method`` the run goes on:
 
 ``"retries"``
     Charlie asks the others for new contributions, with fresh noise, to a sum that is theirs alone: a *retry*. He may
-    also claim that a party is silent which is not, and so get one more noisy sum. Therefore the noise is sized as if he
+    also falsely claim that a party is silent, and so get one more noisy sum. Therefore the noise is sized as if he
     used every retry that the study allows, and as if every sum had only ``min_survivors`` parties.
 ``"double-masks"``
     A contribution is under two masks. The others hold shares of both, and open one of the two: which one depends on

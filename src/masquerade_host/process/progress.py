@@ -274,7 +274,7 @@ _SENTENCES = {
     "lost": "{party} no longer takes part; the run goes on without it.",
     "stranger": "Connections turned away because their key is not in the study: {count}.",
     "refused": "{party} was turned away: its study differs in {fields}.",
-    "other_version": "{party} was turned away: its program has the wire and protocol versions {version}.",
+    "other_version": "{party} was turned away: its program has the wire and protocol numbers {version}.",
     "stage": "{name} ...",
     "stage_done": "{name}: {seconds:.1f} s, {messages} messages, {bytes} bytes.",
     "repaired": "Of your records' cells, {clamped} lay out of bounds and were moved to the bound, and {filled} were "

@@ -274,7 +274,7 @@ def refused(refusal: Refusal, study: Study, version: str, me: str, *, seated: bo
         )
     if refusal.version != version:
         return BadInput(
-            f"this program has the wire and protocol versions {version}, and Charlie's has {refusal.version}; in a "
+            f"this program has the wire and protocol numbers {version}, and Charlie's has {refusal.version}; in a "
             "run they must be the same",
             "install one release of masquerade on all machines",
         )

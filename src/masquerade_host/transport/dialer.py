@@ -1,8 +1,4 @@
-"""A party's end of the connection: it dials out, tries again, and can say why nobody answers.
-
-A party's reconnection rules: when to try again, and when to give up and say why.
-
-A party's end of the connection: it dials out, and can say why nobody answers.
+"""A party's end of the connection: it dials out, tries again, and when it gives up it says why.
 
 A :class:`PartySocket` makes one connection at a time and never a second one by itself: :meth:`PartySocket.reopen` does,
 and the session says when. Only ZeroMQ's monitor socket reports failures. These are the reports of libzmq 4.3.5, as

@@ -66,7 +66,7 @@ def test_people_get_sentences() -> None:
         "p1 is connected.",
         "Cannot resolve the name in tcp://charly:5555; trying again until the deadline.",
         "p2 was turned away: its study differs in privacy.epsilon.",
-        "p2 was turned away: its program has the wire and protocol versions 2.0.",
+        "p2 was turned away: its program has the wire and protocol numbers 2.0.",
         "keys: 1.2 s, 3 messages, 100 bytes.",
     ]
 

@@ -6,15 +6,14 @@ Delta/sigma. Several rounds with mu_1, mu_2, ... compose exactly to mu = sqrt(su
 depends on those before. Anything that is computed from the noisy vectors costs no more privacy. That covers noise that
 is rounded to a grid afterwards.
 
+A sum of discrete Gaussian variables is neither discrete Gaussian nor a rounded normal variable. But it is so close to
+the latter that exact results about normal noise hold for it, if delta is larger by a tiny tau.
+:func:`closeness_of_sum` bounds tau.
+
 References
 ----------
 Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8. Dong, Roth and Su 2022,
 "Gaussian differential privacy", Corollaries 2.13 and 3.3.
-
-How close sums of discrete Gaussian variables are to a rounded normal variable.
-
-A sum of discrete Gaussians is no discrete Gaussian, and no rounded normal either. It is so close to one that exact
-results about normal noise hold for it, with a tiny tau more in delta. :func:`closeness_of_sum` bounds tau.
 """
 
 import math

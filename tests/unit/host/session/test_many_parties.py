@@ -381,7 +381,7 @@ def test_a_party_that_was_told_something_else_and_its_neighbours_keep_no_result(
     near = set(heard_by(seated.world.study, coin(seated), "p9"))
     assert set(seated.errors) == near
     for name in near - {"p9"}:
-        fails(seated, name, "told p9 other messages", "")
+        fails(seated, name, "sent p9 different messages", "")
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_the_others_hear_of_damage_within_five_seconds(world: World, who: str, s
 
     run = restarted(world, who, damage)
     check(run.sites[who].error)
-    check_nobody_is_accused(run, who, "what its machine keeps is damaged, which is nobody's fault")
+    check_nobody_is_accused(run, who, "its stored record of the run is damaged, which is nobody's fault")
     assert run.twice() == []
 
 
@@ -208,7 +208,7 @@ def test_the_others_hear_of_a_ledger_that_is_damaged_in_the_middle_of_a_run(worl
     began = group.clock.now
     group.run(turns=10)
     check(p1.error)
-    check_nobody_is_accused(group, "p1", "what its machine keeps is damaged, which is nobody's fault")
+    check_nobody_is_accused(group, "p1", "its stored record of the run is damaged, which is nobody's fault")
     assert group.clock.now - began < 5.0
 
 
