@@ -217,7 +217,7 @@ def _way_out(proxy: str) -> "Proxy":
 
 
 def _loaded_protocol(study: Study, me: str, state: Path | str | None, *, approved: bool) -> Protocol:
-    """Return a study's protocol, with all that its run needs; if ``approved``, as a person has approved of it."""
+    """Return a study's protocol, with all that its run needs; if ``approved``, as a person has approved it."""
     if approved:
         expect_same_code(state_folder(state), study, me)
     protocol = protocol_of(study)

@@ -24,6 +24,7 @@ __all__ = [
     "fit",
     "fit_records",
     "gradient_norm",
+    "not_precise",
     "predict_labels",
 ]
 
@@ -173,9 +174,14 @@ def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear:
                 break
             step /= 2
         w, value, gradient = w + step * direction, new, new_gradient
-    raise RunFailed(
-        "the classifier cannot be computed precisely enough: the gradient norm there did not fall to "
-        f"{TOLERANCE:g}, which the privacy bounds need",
+    raise not_precise(Lambda)
+
+
+def not_precise(Lambda: float) -> RunFailed:
+    """Return the error for a classifier that floating point does not find closely enough for the privacy bounds."""
+    return RunFailed(
+        f"the classifier cannot be computed precisely enough: its gradient norm did not fall to {TOLERANCE:g}, which "
+        "the privacy bounds need",
         f"the study's regularization, {Lambda:g}, is too small for floating point: choose a larger one",
     )
 

@@ -8,9 +8,9 @@ Appendix B).
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.errors import LocalProtocolError, RunFailed
+from masquerade_core.errors import LocalProtocolError
 from masquerade_core.lazy_scipy import logsumexp, softmax
-from masquerade_core.learning.erm import TOLERANCE
+from masquerade_core.learning.erm import TOLERANCE, not_precise
 
 __all__ = [
     "class_error_rate",
@@ -127,11 +127,7 @@ def fit_softmax(X: _Array, targets: _Targets, Lambda: float, *, classes: int | N
     else:
         W = _newton(X, T, Lambda)
     if not np.linalg.norm(softmax_gradient(W, X, T, Lambda)) <= TOLERANCE:
-        raise RunFailed(
-            "the classifier cannot be computed precisely enough: the gradient norm there did not fall to "
-            f"{TOLERANCE:g}, which the privacy bounds need",
-            f"the study's regularization, {Lambda:g}, is too small for floating point: choose a larger one",
-        )
+        raise not_precise(Lambda)
     return W
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "rounds_noise",
     "rounds_sigma",
     "sensitivity",
+    "used_up",
 ]
 
 
@@ -57,6 +58,15 @@ def check_delta(delta: float | Fraction) -> None:
             f"[privacy] delta is {float(delta):g}, but Gaussian noise needs a delta greater than 0 and less than 1",
             "set delta to more than 0, and to less than 1 divided by the number of all records",
         )
+
+
+def used_up(epsilon: float, delta: float, lost: float) -> BadInput:
+    """Return the error for a delta that is less than ``lost``, the part that a sampler's small errors use up."""
+    return BadInput(
+        f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} small errors of the noise alone use up a delta of "
+        f"{lost:.2g}",
+        "choose a larger delta" if epsilon < 1 else "choose a smaller epsilon, or a larger delta",
+    )
 
 
 def check_honest(honest: int) -> None:

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
+from masquerade_core.privacy.noise.gaussian_rounds import used_up
 from masquerade_core.privacy.numbers import require
 from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS
 from masquerade_core.privacy.samplers.rounded_gaussian import GAUSSIAN_TV_BITS
@@ -193,10 +194,6 @@ def proven_alpha(*, law: str, epsilon: float, epsilon_y: float, delta: float, se
     lost = copies_delta(law=law, copies=1, epsilon=epsilon)
     left = delta - lost
     if left < 0 or (law == "gaussian" and left == 0):
-        raise BadInput(
-            f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} small errors of the noise alone use up a "
-            f"delta of {lost:.2g}",
-            "choose a larger delta" if epsilon < 1 else "choose a smaller epsilon, or a larger delta",
-        )
+        raise used_up(epsilon, delta, lost)
     alpha = largest_alpha(law=law, epsilon=epsilon, delta=left, copies=1, sensitivity=sensitivity, epsilon_y=epsilon_y)
     return alpha * _SHORT

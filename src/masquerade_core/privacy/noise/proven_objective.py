@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
-from masquerade_core.privacy.noise.gaussian_rounds import check_delta
+from masquerade_core.privacy.noise.gaussian_rounds import check_delta, used_up
 from masquerade_core.privacy.noise.objective_perturbation import SLACK_BITS
 from masquerade_core.privacy.samplers.rounded_gaussian import GAUSSIAN_TV_BITS
 
@@ -117,11 +117,7 @@ def perturbation(
     lost = 2 * math.exp(min(epsilon, 700)) * 2.0 ** (1 - GAUSSIAN_TV_BITS)
     left = delta - lost
     if not left > 0:
-        raise BadInput(
-            f"[privacy] delta is {delta:g}, but at epsilon = {epsilon:g} small errors of the noise alone use up a "
-            f"delta of {min(lost, 1.0):.2g}",
-            "choose a larger delta" if epsilon < 1 else "choose a smaller epsilon, or a larger delta",
-        )
+        raise used_up(epsilon, delta, min(lost, 1.0))
     whole, left = epsilon * (1 - _OUTPUT_PART), left * (1 - 2.0**-40)
     most = _SLACK_PART * whole
     bought = max(0.0, c / (N * math.expm1(most)) - Lambda)
