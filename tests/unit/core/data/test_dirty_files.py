@@ -135,7 +135,7 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
     ),
     "a third label and unknown levels": (
         csv(sex={3: CANARY}, diagnosis={4: CANARY, 9: CANARY}),
-        ["line 3: column 'sex' has a value that is none", "lines 4 and 9: the label 'diagnosis' has more than two"],
+        ["line 3: column 'sex' has a value that is not one", "lines 4 and 9: the label 'diagnosis' has more than two"],
         ["the levels of 'sex' are 'f', 'm'", "one value must be 'malignant'"],
     ),
     "out of bounds, infinite, text": (

@@ -272,7 +272,7 @@ def test_scikit_learn_s_own_errors_do_not_come_through() -> None:
 
 def test_an_error_of_the_programs_own_classifier_comes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erm, "_MAX_STEPS", 0)
-    with raises(RunFailed, "erm_not_precise"):
+    with raises(RunFailed, "not_precise"):
         cast_votes(Linear("logistic", 0.1, None), BINARY, X_AUX, _rng())
 
 

@@ -119,7 +119,7 @@ def test_the_norm_is_within_the_bounds_that_privacy_and_message_sizes_need() -> 
 def test_what_cannot_be_reached_is_an_error_and_no_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _data("separable", 100, 4, seed=2)
     monkeypatch.setattr(erm, "_MAX_STEPS", 2)
-    with raises(RunFailed, "erm_not_precise"):
+    with raises(RunFailed, "not_precise"):
         fit(X, y, 1e-4)
 
 

@@ -114,7 +114,7 @@ def test_factored_and_conjugate_steps_end_at_the_same_classifier(monkeypatch: py
 def test_what_cannot_be_reached_is_an_error_and_no_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _data(100, 4, 3, seed=2, noise=0.0)
     monkeypatch.setattr(softmax, "_MAX_STEPS", 2)
-    with raises(RunFailed, "softmax_not_precise"):
+    with raises(RunFailed, "not_precise"):
         fit_softmax(X, y, 1e-4, classes=3)
 
 
