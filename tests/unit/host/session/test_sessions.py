@@ -27,7 +27,7 @@ from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.channel.channel import MAX_KEPT
-from masquerade_host.faults.aborts import abort_of
+from masquerade_host.faults.endings import abort_of
 from masquerade_host.process.progress import Relayed
 from masquerade_host.session import party
 from masquerade_host.session.commits import NoDebits
