@@ -19,7 +19,7 @@ from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id, split_box
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
 from masquerade_host.channel.channel import MAX_KEPT, Channel
-from masquerade_host.faults.aborts import LONG, check_abort, heard, refuted, unanswered
+from masquerade_host.faults.endings import LONG, check_abort, heard, refuted, unanswered
 from masquerade_host.faults.evidence import judged, seen_in
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, Relayed, quiet

@@ -40,7 +40,7 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, pack_boxes, run_id, target
 from masquerade_core.wire.proof import Judge
 from masquerade_host.channel.channel import MAX_KEPT, Channel, first_connection
-from masquerade_host.faults.aborts import Known, heard, suspects_of
+from masquerade_host.faults.endings import Known, heard, suspects_of
 from masquerade_host.faults.evidence import judged, seen_in
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet

@@ -1,16 +1,11 @@
-"""Every estimator passes every check of scikit-learn's own. No exception is needed."""
+"""Every estimator is there, with every setting; ``tests/extras`` has scikit-learn's own checks of each."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
-
 from masquerade import estimators
-from masquerade.estimators import PrivacyLeakWarning, SearchCostWarning, SimulatedClassifier
+from masquerade.estimators import SimulatedClassifier
 from masquerade_protocols import BASELINES, PROTOCOLS, entry_named
 
 # The checks fit some 100 times each. Fewer rounds and parties make that quick, and the code that runs is the same.
@@ -55,12 +50,3 @@ def test_an_estimator_has_every_setting_of_its_protocol_and_passes_it_on() -> No
 
 
 ESTIMATORS = [kind(**SETTINGS.get(kind.__name__, {})) for kind in _classes()]
-
-
-@parametrize_with_checks(ESTIMATORS)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
-@pytest.mark.filterwarnings("ignore")
-def test_estimator_passes_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
-        warnings.simplefilter("ignore", SearchCostWarning)
-        check(estimator)
