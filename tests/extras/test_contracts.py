@@ -17,7 +17,7 @@ PACKAGES: list[str] = LINTER["root_packages"]
 
 
 def _contracts(house: Path, **imports: str) -> str:
-    """Lay out all packages in ``house``, and the modules that contracts name, with the given imports; ask the linter."""
+    """Lay out all packages, and the modules that contracts name, with the given imports, and ask import-linter."""
     for package in PACKAGES:
         (house / package).mkdir()
         (house / package / "__init__.py").write_text(imports.get(package, "") + "\n")
