@@ -27,7 +27,7 @@ from masquerade_host.session.party import PartySession
 from masquerade_host.store.journal import Entry, NoJournal, ReplayLog
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
 from masquerade_host.transport.probe import Answer
-from tests.host_helpers import VERSION, World
+from tests.host_helpers import VERSION, All, Hi, World
 from tests.wired import Clock, FakeCharlieLink, FakePartyLink
 
 Role = Coroutine[Effect, Any, Any]
@@ -354,3 +354,28 @@ class Group:
         assert {name: site.error for name, site in self.sites.items() if site.error} == {}
         assert len({site.result for site in self.sites.values()}) == 1
         assert self.twice() == []
+
+
+# --- Roles ------------------------------------------------------------------------------
+
+
+async def noisy_rounds(seat: Seat, rounds: int) -> bytes:
+    """A party's rounds: each sends fresh noise, and hears everybody's."""
+    told = b""
+    for number in range(rounds):
+        noise = await seat.once(f"noise {number}", lambda rng: rng.bytes(8))
+        await seat.release(f"round {number}", 0.1, 0.0)
+        await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
+        told += (await seat.receive(All, CHARLIE)).coins
+    return told
+
+
+async def shows_all(seat: Seat, rounds: int) -> bytes:
+    """Charlie's part: he shows each round's noise to all."""
+    await seat.join()
+    told = b""
+    for _ in range(rounds):
+        coins = b"".join(hi.coin for hi in (await seat.gather(Hi, seat.names)).values())
+        await seat.broadcast(All(coins=coins))
+        told += coins
+    return told

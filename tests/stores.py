@@ -292,9 +292,17 @@ def _stop_in_the_middle(running: Mapping[str, Forked], states: Path, stop: Mappi
             process.stop()
 
 
+def _bytes_of(path: Path) -> bytes:
+    """Read a file that SQLite may have removed since it was listed."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
 def _stop_at(process: Forked, states: Path, label: str) -> None:
     """Stop a process once it has written down a draw."""
-    while not any(label.encode() in path.read_bytes() for path in (states / process.name).rglob("journal.sqlite*")):
+    while not any(label.encode() in _bytes_of(path) for path in (states / process.name).rglob("journal.sqlite*")):
         assert not process.ended, process.said()
         time.sleep(0.002)
     process.stop()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from masquerade.draft import Draft, throwaway_key
-from masquerade_core.data.cells import Cells
+from masquerade_core.data.histograms import Cells
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table

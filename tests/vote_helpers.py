@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import SecretKey
@@ -149,3 +150,16 @@ def cast(
 def descriptor(study: Study) -> Protocol:
     """The entry of a study's protocol."""
     return {"vote": VOTE, "soft": SOFT}[study.study.protocol]
+
+
+def by_scikit_learn(study: Study, X: Array, alpha: Array) -> Array:
+    """The minimiser of (19) or (55) by another library, a row a class: each point once per class, weighted."""
+    C = alpha.shape[1]
+    oracle = LogisticRegression(
+        C=1 / (study.model.regularization * len(X)), fit_intercept=False, tol=1e-13, max_iter=100_000
+    )
+    if C > 2:
+        oracle.set_params(solver="newton-cg")
+    oracle.fit(np.vstack([X] * C), np.repeat(np.arange(C), len(X)), sample_weight=alpha.T.ravel())
+    coefficients: Array = oracle.coef_
+    return coefficients

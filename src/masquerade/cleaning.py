@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from masquerade_core.data.blocks import note_broken
 from masquerade_core.data.examining import Examined, examine
-from masquerade_core.data.faults import (
+from masquerade_core.data.file_faults import (
     COMMA,
     DECIMAL_COMMA,
     INFINITE,

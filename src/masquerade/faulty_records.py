@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from masquerade_core.data.faults import allowed_of, sentence
+from masquerade_core.data.file_faults import allowed_of, sentence
 from masquerade_core.data.schema import Column, Encoder, encode_column, is_allowed, length_of
 from masquerade_core.errors import BadInput
 from masquerade_core.words import counted, listed

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from masquerade_core.counts import Levels, Numbers, reconcile, records
-from masquerade_core.data.cells import MISSING, Grid, Histogram
+from masquerade_core.data.histograms import MISSING, Grid, Histogram
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.model import FEATURES, STATISTICS
 from masquerade_core.study import Feature, Study

@@ -11,15 +11,21 @@ import pytest
 from tests import ROOT
 
 BIN = Path(sys.executable).parent
-PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
+LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+PACKAGES: list[str] = LINTER["root_packages"]
+(PARTS,) = (contract["layers"] for contract in LINTER["contracts"] if contract["id"] == "parts")
 
 
 def _contracts(house: Path, **imports: str) -> str:
-    """Lay out all packages in ``house``, each with the given import, and ask import-linter."""
+    """Lay out all packages, and the modules that contracts name, with the given imports, and ask import-linter."""
     for package in PACKAGES:
         (house / package).mkdir()
         (house / package / "__init__.py").write_text(imports.get(package, "") + "\n")
-    (house / "masquerade_lab" / "baselines.py").touch()  # a contract names it
+    for module in ("masquerade_lab.baselines", *(part for layer in PARTS for part in layer.split(" | "))):
+        path = house / module.replace(".", "/")  # a contract names it
+        path.parent.mkdir(exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.with_suffix(".py").write_text(imports.get(module, "") + "\n")
     command = [f"{BIN}/lint-imports", "--no-cache", "--config", f"{ROOT}/pyproject.toml"]
     done = subprocess.run(
         command, cwd=house, env={"PYTHONPATH": str(house)}, capture_output=True, text=True, check=False
@@ -37,7 +43,7 @@ def test_contracts_hold_for_imports_that_run_downwards(tmp_path: Path) -> None:
         masquerade_host="import masquerade_core, zmq, asyncio",
         masquerade_protocols="import masquerade_core",
     )
-    assert "3 kept, 0 broken" in said
+    assert "4 kept, 0 broken" in said
 
 
 @pytest.mark.parametrize(
@@ -54,6 +60,23 @@ def test_contracts_hold_for_imports_that_run_downwards(tmp_path: Path) -> None:
 def test_an_import_upwards_or_sideways_breaks_the_floors(tmp_path: Path, package: str, line: str) -> None:
     said = _contracts(tmp_path, **{package: line})
     assert re.search(r"know nothing of each other BROKEN", said)
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("masquerade_host.channel", "masquerade_host.session.states"),
+        ("masquerade_host.session.states", "masquerade_host.session.hop"),
+        ("masquerade_host.session.commits", "masquerade_host.session.session"),
+        ("masquerade_host.session.admission", "masquerade_host.session.lateness"),
+        ("masquerade_host.session.party", "masquerade_host.session.charlie"),
+    ],
+)
+def test_a_part_of_a_session_that_knows_another_one_beside_or_above_it_breaks_the_parts(
+    tmp_path: Path, part: str, other: str
+) -> None:
+    said = _contracts(tmp_path, **{part: f"import {other}"})
+    assert re.search(r"parts know neither the session nor each other BROKEN", said)
 
 
 @pytest.mark.parametrize("package", ["masquerade_core", "masquerade_protocols"])

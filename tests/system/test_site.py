@@ -148,11 +148,9 @@ def test_of_three_studies_the_right_one_runs_and_the_others_say_why(site: Site) 
         "refused/patients/dear.toml": "refused",
     }
     told = {study["file"].rpartition("/")[2]: study for study in during["studies"]}
-    assert (told["dear.toml"]["exit_code"], says(told["dear.toml"]["message"], "budget_not_enough")) == (7, True)
-    assert (told["unread.toml"]["exit_code"], says(told["unread.toml"]["message"], "site_study_not_approved")) == (
-        6,
-        True,
-    )
+    assert (told["dear.toml"]["exit_code"], says(told["dear.toml"]["message"], "budget_not_enough", ...)) == (7, True)
+    unread = told["unread.toml"]
+    assert (unread["exit_code"], says(unread["message"], "site_study_not_approved", ...)) == (6, True)
     site.start_others()
     site.wait(lambda: site.is_at("done", "good"))
     check_the_model(site)

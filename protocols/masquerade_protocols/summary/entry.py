@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from masquerade_core.data.cells import cells_loader
+from masquerade_core.data.histograms import cells_loader
 from masquerade_core.privacy.expectation import Expectation, expected_of_counts
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study

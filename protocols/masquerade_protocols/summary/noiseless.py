@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from masquerade_core.data.cells import Cells
+from masquerade_core.data.histograms import Cells
 from masquerade_core.statistics import Statistics
 from masquerade_core.study import Study
 from masquerade_protocols.summary.public import grid_of, parameters_of

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from masquerade_core.data.cells import Grid
+from masquerade_core.data.histograms import Grid
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.noise.histogram_counts import COUNT_BITS, histogram_noise

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from math import sqrt
 
 from masquerade_core.crypto.masks import as_array
-from masquerade_core.data.cells import Cells
+from masquerade_core.data.histograms import Cells
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat

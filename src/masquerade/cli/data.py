@@ -11,7 +11,7 @@ from masquerade_host.process.options import StudyArgument
 
 if TYPE_CHECKING:
     from masquerade_core.data.examining import Examined
-    from masquerade_core.data.faults import Fault
+    from masquerade_core.data.file_faults import Fault
     from masquerade_core.study import Study
 
 __all__ = ["app"]

@@ -24,7 +24,7 @@ from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from masquerade_core.data.faults import Faults, FaultyFile, Sign, line_kind
+from masquerade_core.data.file_faults import Faults, FaultyFile, Sign, line_kind
 from masquerade_core.data.files import PARQUET, data_at, opened
 from masquerade_core.data.schema import WholeColumn
 from masquerade_core.data.texts import (

@@ -15,11 +15,11 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from masquerade_core.data.addresses import Query
-from masquerade_core.data.cells import Counted, Grid
 from masquerade_core.data.cluster import Cluster, tree
 from masquerade_core.data.examining import examine
 from masquerade_core.data.files import PARQUET, data_at
 from masquerade_core.data.folders import open_folder
+from masquerade_core.data.histograms import Counted, Grid
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.parts import (
     CountsOf,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from masquerade_core.data.blocks import NO_RECORDS, note_broken
-from masquerade_core.data.faults import Fault, Faults, FaultyFile, Sign, Unit
+from masquerade_core.data.file_faults import Fault, Faults, FaultyFile, Sign, Unit
 from masquerade_core.data.loading import records_of
 from masquerade_core.data.schema import Encoder, Labels
 from masquerade_core.study import Study

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Union
 
 from masquerade_core.bounded import regular
-from masquerade_core.data.faults import FaultyFile, Sign
+from masquerade_core.data.file_faults import FaultyFile, Sign
 from masquerade_core.errors import BadInput
 from masquerade_core.words import listed
 

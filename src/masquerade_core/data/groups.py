@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from masquerade_core.data.blocks import TextTable
-from masquerade_core.data.faults import Faults
+from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.records import check_size
 from masquerade_core.data.schema import Dataset, Encoder, Labels
 from masquerade_core.data.sources import read_cells

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import TextTable, no_records, note_broken, source_of
-from masquerade_core.data.faults import Faults
+from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records, check_size
 from masquerade_core.data.schema import Dataset, Encoder, Labels, Repaired

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from masquerade_core.data.arrow import is_number, levels_of, numbers_of, one_array
-from masquerade_core.data.faults import Sign
+from masquerade_core.data.file_faults import Sign
 from masquerade_core.data.files import SAVE_AS_CSV, columns_of, find_columns, opened
 from masquerade_core.data.schema import WholeColumn
 from masquerade_core.data.texts import Block, Source, TextTable, nothing

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import source_of
-from masquerade_core.data.cells import Grid
-from masquerade_core.data.faults import Faults
+from masquerade_core.data.file_faults import Faults
+from masquerade_core.data.histograms import Grid
 from masquerade_core.data.loading import Reading, records_of
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.records import ROWS, OfBlock, Repaired, are_held_back, exact_sum

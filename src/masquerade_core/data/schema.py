@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
-from masquerade_core.data.faults import (
+from masquerade_core.data.file_faults import (
     INFINITE,
     LABEL_EMPTY,
     MISSING,

@@ -20,7 +20,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from masquerade_core.data.faults import NO_CSV, NO_UTF8, Place, Sign, Unit
+from masquerade_core.data.file_faults import NO_CSV, NO_UTF8, Place, Sign, Unit
 from masquerade_core.data.files import SAVE_AS_CSV, columns_of, loosely, opened
 from masquerade_core.words import counted
 

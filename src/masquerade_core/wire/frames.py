@@ -176,6 +176,15 @@ class Frame:
         """Whether Charlie sent these bytes to all parties."""
         return self.source == CHARLIE and self.to == PARTIES
 
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """Who may be at fault for this frame of a role, as far as its recipient can tell.
+
+        A message bears its source's signature. A sealed message that reaches a party bears Charlie's signature alone.
+        Either its source sent it so, or Charlie changed it.
+        """
+        return (self.source, CHARLIE) if self.kind == "sealed" else (self.source,)
+
 
 def run_id(study_id: bytes, roster: bytes) -> bytes:
     """Return the id of a run: the hash of the study's id and of the body of Charlie's roster.

@@ -87,7 +87,7 @@ class Joiner:
             raise BadChunk
         length, offset = _HEADER.unpack_from(chunk)
         data = memoryview(chunk)[_HEADER.size :]
-        if offset != len(self._part) or (self.begun and length != self._length) or length > MAX_JOINED:
+        if offset != len(self._part) or (self._part and length != self._length) or length > MAX_JOINED:
             raise BadChunk
         if len(data) != min(CHUNK, length - offset):
             raise BadChunk

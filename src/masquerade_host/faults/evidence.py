@@ -22,7 +22,7 @@ from masquerade_core.wire.aborts import MAX_SHOWN, MAX_SHOWN_BYTES
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import listed
 
-__all__ = ["LastFrames", "after_check", "evidence_of", "judged", "seen_frames", "seen_in", "shown_for"]
+__all__ = ["LastFrames", "after_check", "attributed", "evidence_of", "seen_frames", "seen_in", "shown_for"]
 
 
 @contextmanager
@@ -36,15 +36,19 @@ def seen_in(data: bytes | None) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def judged(judge: Judge) -> Iterator[None]:
-    """Take two frames under one number for no accident where one of them is its signer's fault by itself."""
-    try:
-        yield
-    except StateCopied as error:
-        if (found := judge.of(error.frames)).culprit:
-            raise ProtocolViolation(found.said, peer=found.culprit, frames=error.frames) from None
-        raise
+def attributed(
+    error: ProtocolViolation | StateCopied, data: bytes | None, judge: Judge
+) -> ProtocolViolation | StateCopied:
+    """Return an error with the frame in which it was seen, unless it knows it already.
+
+    Two frames under one number are no accident where one of them is its signer's fault by itself.
+    """
+    if isinstance(error, StateCopied):
+        found = judge.of(error.frames)
+        return ProtocolViolation(found.said, peer=found.culprit, frames=error.frames) if found.culprit else error
+    if not error.frames and data is not None:
+        error.frames = (data,)
+    return error
 
 
 def shown_for(error: MasqueradeError | None, frames: Sequence[bytes], judge: Judge) -> tuple[bytes, ...]:

@@ -19,8 +19,8 @@ from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id, split_box
 from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
 from masquerade_host.channel.channel import MAX_KEPT, Channel
-from masquerade_host.faults.aborts import LONG, check_abort, heard, refuted, unanswered
-from masquerade_host.faults.evidence import judged, seen_in
+from masquerade_host.faults.endings import LONG, check_abort, heard, refuted, unanswered
+from masquerade_host.faults.evidence import attributed
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, Relayed, quiet
 from masquerade_host.session.admission import Admission
@@ -194,9 +194,11 @@ class CharlieSession(Session):
     def _take_one(self, arrival: Arrival, now: float) -> None:
         hop = self._hops[arrival.name]
         try:
-            with judged(self.judge), seen_in(arrival.data):
-                self._accept(arrival, now)
-        except (ProtocolViolation, RunFailed, DeadlinePassed) as error:
+            self._accept(arrival, now)
+        except (ProtocolViolation, RunFailed, DeadlinePassed) as seen:
+            error = seen
+            if isinstance(seen, (ProtocolViolation, StateCopied)):
+                error = attributed(seen, arrival.data, self.judge)
             if self.over:  # the party was told the end before, and its end counts for itself alone
                 if arrival.route == hop.route:
                     hop.note(HopEvent.FAULT)

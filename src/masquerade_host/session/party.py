@@ -40,8 +40,8 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, pack_boxes, run_id, target
 from masquerade_core.wire.proof import Judge
 from masquerade_host.channel.channel import MAX_KEPT, Channel, first_connection
-from masquerade_host.faults.aborts import Known, heard, suspects_of
-from masquerade_host.faults.evidence import judged, seen_in
+from masquerade_host.faults.endings import Known, heard
+from masquerade_host.faults.evidence import attributed
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
 from masquerade_host.session.commits import Debits
@@ -517,8 +517,10 @@ class PartySession(Session):
             self._notice(event, now)
         self._link.flush()
         for data in self._link.arrivals():
-            with judged(self.judge), seen_in(data):
+            try:
                 self._accept(data, now)
+            except (ProtocolViolation, StateCopied) as error:
+                raise attributed(error, data, self.judge) from error.__cause__
             if self.closed:
                 return
 
@@ -653,7 +655,7 @@ class PartySession(Session):
                 peer=CHARLIE,
             )
         # Before the roster nobody can have sealed. After it, the source may have, too late.
-        self._receive(Turn.SEALED, suspects_of(frame.source, "sealed") if self._state.now.has_roster else ())
+        self._receive(Turn.SEALED, frame.suspects if self._state.now.has_roster else ())
 
     def _refused(self, refusal: Refusal, *, seated: bool) -> MasqueradeError:
         if refusal.reason == "differs" and refusal.version == self.version and not seated:

@@ -39,7 +39,7 @@ from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
 from masquerade_core.wire.proof import Judge
 from masquerade_host.channel.channel import Channel
-from masquerade_host.faults.aborts import abort_of, unanswered, violation_in
+from masquerade_host.faults.endings import abort_of, unanswered, violation_in
 from masquerade_host.faults.evidence import LastFrames, evidence_of, seen_frames, shown_for
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import JOINING, News, Observer, Stats

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade.draft import Draft, throwaway_key
-from masquerade_core.data.cells import Cells
+from masquerade_core.data.histograms import Cells
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.study import Feature, Study

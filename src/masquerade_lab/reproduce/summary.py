@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.counts import Levels, Numbers
-from masquerade_core.data.cells import Cells
+from masquerade_core.data.histograms import Cells
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.model import Model, error_on

@@ -9,6 +9,7 @@ import pytest
 
 from tests import ROOT
 from tests.messages import ENTRIES, pattern, raises, says, sentence
+from tests.prose import compares_prose, count
 
 _FOLDERS = (ROOT / "src", ROOT / "parties", ROOT / "curator", ROOT / "protocols")
 
@@ -68,3 +69,19 @@ def test_a_sentence_is_found_across_lines_and_with_its_values_only() -> None:
     assert sentence("out_of_turn", "p1", "'beat'", "") == "p1 sent 'beat' out of turn. While"
     with pytest.raises(ValueError, match="3 places"):
         pattern("out_of_turn", "p1")
+
+
+def test_few_tests_compare_prose() -> None:
+    tests, prose = count()
+    assert prose.total() < 0.08 * tests.total()
+
+
+def test_prose_is_found_where_it_is_compared_and_only_there() -> None:
+    found = {
+        "assert 'three words here' in text": True,
+        "assert 'two words' in text": False,
+        "with pytest.raises(ValueError, match='x'): pass": True,
+        "text = 'three words here'": False,
+    }
+    for line, prose in found.items():
+        assert compares_prose(ast.parse(f"def test_it():\n    {line}")) is prose

@@ -117,7 +117,7 @@ BAD_DATA = {
     "nan": (_with(records(40), "age", "nan"), 4, "empty or missing"),
     "text": (_with(records(40), "age", "old"), 4, "holds text"),
     "outside": (_with(records(40), "age", "121"), 4, "outside its public bounds"),
-    "unknown level": (_with(records(40), "sex", "x"), 4, "none of the study's levels"),
+    "unknown level": (_with(records(40), "sex", "x"), 4, "not one of the study's levels"),
     "too few": (records(19), 6, "min_records"),
 }
 

@@ -210,7 +210,7 @@ def test_at_a_terminal_a_person_is_asked(desk: Desk, said: bytes, code: int) -> 
 def test_without_a_budget_nothing_can_be_approved_of(desk: Desk) -> None:
     answer = desk.approve("--data", desk.data)
     assert answer.code == 7
-    assert says(answer.json["hint"], "budget_init")
+    assert says(answer.json["hint"], "budget_init_for_ledger")
     assert not desk.approved
 
 
@@ -525,7 +525,7 @@ def test_the_doctor_says_whether_policy_and_approval_are_there(desk: Desk) -> No
     (policy, rules), (approval, who) = said()
     assert (policy, approval) == ("fail", "fail")
     assert "[study] max_epsilon" in rules
-    assert says(who, "approval_unreadable")
+    assert says(who, "approval_unreadable", ...)
 
 
 # --- A demonstration ----------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from masquerade_core.data import blocks
 from masquerade_core.data.blocks import read_table
 from masquerade_core.data.examining import examine
-from masquerade_core.data.faults import FaultyFile
+from masquerade_core.data.file_faults import FaultyFile
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv, stream_csv
 from masquerade_core.data.schema import Encoder

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from masquerade_core.data.faults import FaultyFile
+from masquerade_core.data.file_faults import FaultyFile
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.data.records import Repaired, check_size

@@ -15,7 +15,7 @@ from masquerade_core.seat import Forecast
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import Abort
 from masquerade_core.wire.proof import Judge
-from masquerade_host.faults.aborts import Known, heard
+from masquerade_host.faults.endings import Known, heard
 from masquerade_host.session.session import Allowance
 from masquerade_host.session.states import JoinState
 from masquerade_protocols import protocol_of

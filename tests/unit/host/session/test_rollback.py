@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,32 +28,16 @@ from masquerade_party._site import LedgerAttempt
 from tests.host_helpers import All, Hi, World
 from tests.ledger_helpers import RECORDS, budget, mechanism, reserved
 from tests.messages import says
-from tests.restarts import Group, Role, Site
+from tests.restarts import Group, Role, Site, noisy_rounds, shows_all
 
 ROUNDS = 3
+charlie = partial(shows_all, rounds=ROUNDS)
 
 
 async def party(seat: Seat) -> bytes:
     """Send fresh noise in each round."""
     await seat.join()
-    told = b""
-    for number in range(ROUNDS):
-        noise = await seat.once(f"noise {number}", lambda rng: rng.bytes(8))
-        await seat.release(f"round {number}", 0.1, 0.0)
-        await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
-        told += (await seat.receive(All, CHARLIE)).coins
-    return told
-
-
-async def charlie(seat: Seat) -> bytes:
-    """Show each round's noise to all."""
-    await seat.join()
-    told = b""
-    for _ in range(ROUNDS):
-        coins = b"".join(hi.coin for hi in (await seat.gather(Hi, seat.names)).values())
-        await seat.broadcast(All(coins=coins))
-        told += coins
-    return told
+    return await noisy_rounds(seat, ROUNDS)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +153,10 @@ def test_a_journal_that_is_older_than_its_ledger_ends_the_attempt_before_anythin
 
 def test_a_journal_that_is_as_old_as_its_ledger_goes_on(world: World, tmp_path: Path) -> None:
     """Whenever p1 dies, its journal knows all that its ledger does."""
-    roles: dict[str, Callable[[Seat], Role]] = {CHARLIE: charlie, **dict.fromkeys(world.study.names, party)}
+    roles: dict[str, Callable[[Seat], Role]] = {
+        CHARLIE: charlie,
+        **dict.fromkeys(world.study.names, party),
+    }
     plain = Group(world, roles)
     plain.run()
     for moment in range(1, plain.sites["p1"].moments + 1, 2):
@@ -297,7 +285,10 @@ async def draws_ahead(seat: Seat) -> bytes:
 @pytest.mark.parametrize("later", [1, 2, 3, 4, 6, 9])
 def test_a_party_that_dies_again_while_its_message_is_held_back_goes_on(world: World, later: int) -> None:
     """Its role had gone on and drawn: the message left after the draw, where without a restart it left before."""
-    roles: dict[str, Callable[[Seat], Role]] = {CHARLIE: charlie, **dict.fromkeys(world.study.names, draws_ahead)}
+    roles: dict[str, Callable[[Seat], Role]] = {
+        CHARLIE: charlie,
+        **dict.fromkeys(world.study.names, draws_ahead),
+    }
     plain = Group(world, roles)
     plain.run()
     for moment in range(1, plain.sites["p1"].moments + 1):

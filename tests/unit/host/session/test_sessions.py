@@ -27,7 +27,7 @@ from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.channel.channel import MAX_KEPT
-from masquerade_host.faults.aborts import abort_of
+from masquerade_host.faults.endings import abort_of
 from masquerade_host.process.progress import Relayed
 from masquerade_host.session import party
 from masquerade_host.session.commits import NoDebits
@@ -744,7 +744,7 @@ def test_what_charlie_may_not_say_in_the_middle(seated: Wired, kind: str) -> Non
             frame = endpoint.broadcast("closed", encode(AllClosed(closed=hellos), "p1"))
     seated.links["p1"].inbox.append(frame)
     seated.pump(1)
-    assert says(seated.errors["p1"].message, "charlie_out_of_turn")
+    assert says(seated.errors["p1"].message, "out_of_turn", "charlie", f"'{kind}'", "")
     violated(seated, CHARLIE, shown=None if kind == "roster" else True)
 
 

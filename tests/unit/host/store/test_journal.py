@@ -247,7 +247,7 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path, what: str) -> None
     else:
         folder.mkdir()
         (folder / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
-    said = ("journal_unusable",) if what == "a file" else ("damaged_file", "journal.sqlite", ...)
+    said = ("journal_unusable", ...) if what == "a file" else ("damaged_file", "journal.sqlite", ...)
     with raises(RunFailed, *said):
         rows(folder)
 

@@ -53,7 +53,7 @@ def test_keys_are_never_overwritten(path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o620, 0o610, 0o601])
 def test_a_key_file_that_others_can_use_is_refused_with_the_command_that_helps(path: Path, mode: int) -> None:
     path.chmod(mode)
-    with raises(BadInput, "key_file_mode", f"{mode:04o}") as caught:
+    with raises(BadInput, "key_file_mode", ..., f"{mode:04o}") as caught:
         load_keys(path)
     assert f"chmod 600 {path}" in caught.value.hint
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.table import Table
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
 from masquerade_protocols import entry_of
-from masquerade_protocols.in_memory import run_in_memory
 from tests.host_helpers import World
 from tests.ledger_helpers import RECORDS, DiedError, budget, dying, stepped
-from tests.unit.protocols import test_refusals as every
+from tests.unit.protocols.blocks.test_releases import ran
 from tests.wired import Wired
 
 CONTRIBUTES = {"Contribution", "Masked", "Share"}
@@ -27,15 +24,7 @@ MESSAGE = Send("message", "Hi", (CHARLIE,), (b"x",))
 
 def _effects(name: str, folder: Path) -> tuple[Study, list[Release | Send]]:
     """Return what the first of three parties counts and contributes in a whole run."""
-    study = every._made(name)
-    entry = entry_of(study)
-    data = {
-        party: entry.records.one(every._file(folder, every.USUAL, n), study)
-        for party, n in zip(study.names, (every.FEW, 30, every.FEW), strict=True)
-    }
-    table = Table(study.names)
-    options: dict[str, Any] = {"auxiliary": every.POINTS} if entry.auxiliary else {}
-    run_in_memory(entry, study, data, table=table, **options)
+    study, table = ran(name, folder)
     found = [entry.effect for entry in table.journal(study.names[0])]
     return study, [e for e in found if isinstance(e, Release) or (isinstance(e, Send) and e.type in CONTRIBUTES)]
 

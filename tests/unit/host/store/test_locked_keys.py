@@ -162,8 +162,8 @@ def test_a_service_reads_the_passphrase_from_a_file(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("words", "mode", "said"),
     [
-        (WORDS, 0o644, ("passphrase_file_mode", "0644")),
-        (WORDS, 0o620, ("passphrase_file_mode", "0620")),
+        (WORDS, 0o644, ("passphrase_file_mode", ..., "0644")),
+        (WORDS, 0o620, ("passphrase_file_mode", ..., "0620")),
         ("", 0o600, ("passphrase_file_empty",)),
         (WORDS + "\n" + WORDS, 0o600, ("passphrase_file_empty",)),
         ("x" * 1025, 0o600, ("passphrase_file_empty",)),

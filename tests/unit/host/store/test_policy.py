@@ -84,7 +84,7 @@ def test_a_policy_that_is_wrong_says_where(tmp_path: Path, text: str, words: str
 
 def test_a_policy_that_cannot_be_read_is_no_absent_policy(tmp_path: Path) -> None:
     StateFolder(tmp_path).policy.mkdir()
-    with raises(BadInput, "file_unreadable"):
+    with raises(BadInput, "file_unreadable", ..., ...):
         load_policy(StateFolder(tmp_path))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "policy.toml").write_bytes(b"\xff")
@@ -247,7 +247,7 @@ def test_an_approval_that_says_something_else_is_none(tmp_path: Path, change: st
     }
     altered = changes.get(change)
     path.write_text(json.dumps({**record, **altered}) if altered else change)
-    with raises(BadInput, "approval_of_another" if change in {"digest", "participant"} else "approval_unreadable"):
+    with raises(BadInput, "approval_of_another" if change in {"digest", "participant"} else "approval_unreadable", ...):
         find_approval(state, WORLD.study, "p1")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,11 +11,12 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_host.store.journal import ReplayLog
-from tests.host_helpers import All, Hi, Secret, World
-from tests.restarts import Group, MemoryJournal, Role
+from tests.host_helpers import Secret, World
+from tests.restarts import Group, MemoryJournal, Role, noisy_rounds, shows_all
 from tests.wired import Wired
 
 ROUNDS = 2
+charlie = partial(shows_all, rounds=ROUNDS)
 
 
 async def party(seat: Seat) -> bytes:
@@ -22,25 +24,9 @@ async def party(seat: Seat) -> bytes:
     await seat.join()
     coin = await seat.once("coin", lambda rng: rng.bytes(8))
     await seat.send_sealed(Secret(coin=coin))
-    heard = {name: secret.coin for name, secret in (await seat.gather(Secret)).items()} | {seat.me: coin}
-    told = b"".join(heard[name] for name in seat.names)
-    for number in range(ROUNDS):
-        noise = await seat.once(f"noise {number}", lambda rng: rng.bytes(8))
-        await seat.release(f"round {number}", 0.1, 0.0)
-        await seat.send(CHARLIE, Hi(coin=noise, sealed=b""))
-        told += (await seat.receive(All, CHARLIE)).coins
-    return told[8 * len(seat.names) :]
-
-
-async def charlie(seat: Seat) -> bytes:
-    """Collect the coins of each round, and show them to all."""
-    await seat.join()
-    told = b""
-    for _ in range(ROUNDS):
-        coins = b"".join(hi.coin for hi in (await seat.gather(Hi, seat.names)).values())
-        await seat.broadcast(All(coins=coins))
-        told += coins
-    return told
+    heard = await seat.gather(Secret)
+    assert {*heard, seat.me} == set(seat.names)
+    return await noisy_rounds(seat, ROUNDS)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from masquerade.doctor import examine
 from masquerade.simulation import WATERMARK, load_split, simulate
 from masquerade.statistics import bars
 from masquerade_core.counts import Numbers
-from masquerade_core.data.cells import Cells, Grid, Histogram
+from masquerade_core.data.histograms import Cells, Grid, Histogram
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
 from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
 from masquerade_core.privacy.noise.histogram_counts import histogram_noise, histogram_sensitivity

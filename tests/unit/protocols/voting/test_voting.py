@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -31,7 +30,7 @@ from masquerade_protocols.voting.noiseless import clean_votes
 from tests.helpers import primes
 from tests.messages import raises
 from tests.sum_helpers import drawn, received, sent
-from tests.vote_helpers import Array, Fixed, Voted, cast, descriptor, points_of, vote_data, vote_study
+from tests.vote_helpers import Array, Fixed, Voted, by_scikit_learn, cast, descriptor, points_of, vote_data, vote_study
 
 F = 1 << public.FRACTION_BITS
 MIXED = ("tree(max_depth=3)", "forest(n_estimators=5)", "svm", "logistic", None)
@@ -98,19 +97,6 @@ def test_a_party_may_bring_any_object(counted: list[Any]) -> None:
     assert r.votes[2].all()
 
 
-def _scikit_learn(study: Study, X: Array, alpha: Array) -> Array:
-    """The minimiser of (19) or (55) by another library: each point once per class, weighted."""
-    C = alpha.shape[1]
-    oracle = LogisticRegression(
-        C=1 / (study.model.regularization * len(X)), fit_intercept=False, tol=1e-13, max_iter=100_000
-    )
-    if C > 2:
-        oracle.set_params(solver="newton-cg")
-    oracle.fit(np.vstack([X] * C), np.repeat(np.arange(C), len(X)), sample_weight=alpha.T.ravel())
-    coefficients: Array = oracle.coef_
-    return coefficients
-
-
 @pytest.mark.parametrize("classes", [None, 4, 8])
 @pytest.mark.parametrize("Lambda", [3.0, 0.1, 0.001])
 def test_the_longest_minimiser_that_there_can_be_fits_what_is_sent(
@@ -133,12 +119,12 @@ def test_without_noise_the_minimiser_is_released_to_everybody(
     r = cast(study, classifiers=MIXED)
     counts = _tally(r)
     alpha = counts / 5 if protocol == "soft" else np.eye(counts.shape[1])[counts.argmax(axis=1)]
-    w = _scikit_learn(study, points_of(study).X, alpha).ravel()
+    w = by_scikit_learn(study, points_of(study).X, alpha).ravel()
     np.testing.assert_allclose(r.w, w, rtol=0, atol=1e-6)
     assert {model.weights for model in r.results.values()} == {tuple(r.w)}
     # The test can fail: the other protocol's labels make another classifier.
     other = np.eye(counts.shape[1])[counts.argmax(axis=1)] if protocol == "soft" else counts / 5
-    assert np.linalg.norm(_scikit_learn(study, points_of(study).X, other).ravel() - w) > 1e-3
+    assert np.linalg.norm(by_scikit_learn(study, points_of(study).X, other).ravel() - w) > 1e-3
 
 
 @pytest.mark.usefixtures("quiet")
@@ -150,7 +136,7 @@ def test_two_named_classes_are_softmax_in_the_studys_order() -> None:
     counts = _tally(r)
     # Softmax of two classes with (lambda/2) |W|^2 is logistic regression of w_1 - w_0 with half the lambda.
     halved = study.model_copy(update={"model": study.model.model_copy(update={"regularization": 0.05})})
-    w = _scikit_learn(halved, points_of(study).X, counts / 3)[0]
+    w = by_scikit_learn(halved, points_of(study).X, counts / 3)[0]
     np.testing.assert_allclose(W[1] - W[0], w, rtol=0, atol=1e-6)
 
 

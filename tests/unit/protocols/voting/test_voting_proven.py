@@ -14,7 +14,6 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 from scipy import integrate, stats
-from sklearn.linear_model import LogisticRegression
 
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.crypto.paillier import SecretKey
@@ -37,7 +36,7 @@ from masquerade_protocols.voting import counting, public, roles
 from tests.helpers import primes
 from tests.messages import raises, says, sentence
 from tests.sum_helpers import drawn, received
-from tests.vote_helpers import Array, Fixed, Voted, cast, points_of, unit_rows, vote_data, vote_study
+from tests.vote_helpers import Array, Fixed, Voted, by_scikit_learn, cast, points_of, unit_rows, vote_data, vote_study
 
 UNIT = 1 << COUNT_BITS
 TARGET = {"epsilon": 1.0, "delta": 1e-5}
@@ -103,19 +102,6 @@ def _targets(study: Study, counts: Array) -> Array:
     return np.array(rows)
 
 
-def _scikit_learn(study: Study, X: Array, alpha: Array) -> Array:
-    """The minimiser by another library: each point once per class, weighted."""
-    C = alpha.shape[1]
-    oracle = LogisticRegression(
-        C=1 / (study.model.regularization * len(X)), fit_intercept=False, tol=1e-13, max_iter=100_000
-    )
-    if C > 2:
-        oracle.set_params(solver="newton-cg")
-    oracle.fit(np.vstack([X] * C), np.repeat(np.arange(C), len(X)), sample_weight=alpha.T.ravel())
-    coefficients: Array = oracle.coef_.ravel()
-    return coefficients
-
-
 # --- Right -----------------------------------------------------------------------------------------
 
 
@@ -130,7 +116,7 @@ def test_without_noise_the_counts_are_the_votes_and_the_minimiser_is_released(
     tally = _tally(r)
     counted = tally[:, 1:] if classes is None else tally  # one counter for two classes, else one for each
     np.testing.assert_array_equal(opened[0], UNIT * counted.ravel())
-    w = _scikit_learn(study, points_of(study).X, _targets(study, tally))
+    w = by_scikit_learn(study, points_of(study).X, _targets(study, tally)).ravel()
     np.testing.assert_allclose(r.w, w, rtol=0, atol=1e-6)
     assert {model.weights for model in r.results.values()} == {tuple(r.w)}
 
@@ -155,10 +141,12 @@ def test_with_noise_it_is_the_minimiser_over_the_counts_with_the_noise_that_was_
     X = points_of(study).X
     if study.classes == 2:  # softmax of two classes is logistic regression of w_1 - w_0 with half of lambda
         halved = study.model_copy(update={"model": study.model.model_copy(update={"regularization": 0.05})})
-        np.testing.assert_allclose(r.w[4:] - r.w[:4], _scikit_learn(halved, X, _targets(study, noisy)), atol=1e-6)
+        np.testing.assert_allclose(
+            r.w[4:] - r.w[:4], by_scikit_learn(halved, X, _targets(study, noisy)).ravel(), atol=1e-6
+        )
     else:
-        np.testing.assert_allclose(r.w, _scikit_learn(study, X, _targets(study, noisy)), rtol=0, atol=1e-6)
-        assert np.linalg.norm(r.w - _scikit_learn(study, X, _targets(study, tally))) > 1e-2
+        np.testing.assert_allclose(r.w, by_scikit_learn(study, X, _targets(study, noisy)).ravel(), rtol=0, atol=1e-6)
+        assert np.linalg.norm(r.w - by_scikit_learn(study, X, _targets(study, tally)).ravel()) > 1e-2
 
 
 def test_noisy_counts_are_never_negative_and_never_all_zero() -> None:

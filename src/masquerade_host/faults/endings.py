@@ -43,7 +43,6 @@ __all__ = [
     "check_abort",
     "heard",
     "refuted",
-    "suspects_of",
     "unanswered",
     "violation_in",
 ]
@@ -77,18 +76,9 @@ _LEFT = {
 }
 
 
-def suspects_of(source: str, kind: str) -> tuple[str, ...]:
-    """Return who may be at fault for a role's frame, as far as its recipient can tell.
-
-    A message bears its source's signature. A sealed message that reaches a party bears Charlie's signature alone.
-    Either its source sent it so, or Charlie changed it.
-    """
-    return (source, CHARLIE) if kind == "sealed" else (source,)
-
-
 def violation_in(frame: Frame, me: str, what: str) -> ProtocolViolation:
     """Return the error for a role's frame; it accuses only those whose fault the frame proves to ``me``."""
-    match suspects_of(frame.source, frame.kind):
+    match frame.suspects:
         case (peer,):
             return ProtocolViolation(f"{peer} sent {what}", peer=peer, frames=(frame.data,))
         case suspects:

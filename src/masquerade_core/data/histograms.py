@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import TextTable, cell_text, no_records, note_broken, source_of
-from masquerade_core.data.faults import Faults
+from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
 from masquerade_core.data.groups import row_groups
 from masquerade_core.data.loaders import Loader
