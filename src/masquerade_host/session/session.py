@@ -1,4 +1,4 @@
-"""What a session's two ends have in common: the role's pending effect, its inbox, and the clocks.
+"""The common part of a session's two ends: the role's pending effect, its inbox, and the clocks.
 
 A *role* is one participant's part of a protocol. It asks for *effects*, such as "send this" or "wait for that". A
 session carries them out: it takes the role's effects, the frames that arrived and the time, and it answers the role. It
@@ -342,7 +342,7 @@ class Session(ABC):
 
     @property
     def steps(self) -> ReplayLog:
-        """What happened, written or compared."""
+        """The log of the run's steps, written or compared."""
         return self._commits.steps
 
     @steps.setter
@@ -351,7 +351,7 @@ class Session(ABC):
 
     @property
     def releases(self) -> list[Release]:
-        """What each release so far cost in privacy: all that was debited, whether it has left or not."""
+        """The privacy cost of each release so far: all that was debited, whether it has left or not."""
         return self._commits.releases
 
     @property
