@@ -39,7 +39,7 @@ def product(seed: int, number: int) -> dict[Any, Any]:
 
 
 REFUSAL = ("a file is not there", "put it there")
-"""What task 3 says when it refuses, and the hint."""
+"""The words with which task 3 refuses, and the hint."""
 
 
 def fated(folder: str, number: int, fate: str) -> int:

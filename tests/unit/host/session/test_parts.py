@@ -60,7 +60,7 @@ def _study_id(study: Study) -> bytes:
 
 
 class Wire:
-    """What leaves a channel."""
+    """A channel, and the frames that leave it."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
