@@ -59,9 +59,11 @@ from masquerade_protocols.dp_whitened.estimates import (
     Centre,
     Labels,
     Point,
+    Scorer,
     class_shares,
     classifier,
     first_centre,
+    recalibrated,
     second_centre,
     step,
     whitened,
@@ -73,11 +75,19 @@ from masquerade_protocols.dp_whitened.public import (
     Parameters,
     Plan,
     check,
+    counts_length,
     gradient_length,
     moments_length,
     numbers_drawn,
 )
-from masquerade_protocols.dp_whitened.vectors import gradient_sum, labels_sum, mean_sum, moments_sum, shift_sum
+from masquerade_protocols.dp_whitened.vectors import (
+    counts_sum,
+    gradient_sum,
+    labels_sum,
+    mean_sum,
+    moments_sum,
+    shift_sum,
+)
 
 __all__ = ["Parameters", "Side", "charlie", "check", "draw_noise", "learn", "party"]
 
@@ -122,7 +132,8 @@ async def learn(side: Side, plan: Plan) -> Model:
         first = Centre.of(await side.agree(first_centre(plan, opened).numbers()), d)
         B = plan.second_mean
         if plan.centres(first.R):
-            opened = await side.total("second mean", d, B, partial(shift_sum, centre=first, B=B))
+            shift = partial(shift_sum, centre=first, B=B, distance=plan.plenty)
+            opened = await side.total("second mean", d + plan.plenty, B, shift)
             centre = Centre.of(await side.agree(second_centre(plan, first, opened).numbers()), d)
         else:
             labels = Labels.of(plan, await side.total("labels", d * m, B, partial(labels_sum, B=B)))
@@ -137,12 +148,18 @@ async def learn(side: Side, plan: Plan) -> Model:
     iterates: list[_Floats] = []
     for t in range(plan.rounds):
         B, length = plan.gradient, gradient_length(d, m, centred=centre.centred)
-        gradient = partial(gradient_sum, centre=centre, point=point, B=B)
+        gradient = partial(gradient_sum, centre=centre, point=point, B=B, weighted=plan.plenty)
         opened = await side.total(f"gradient {t}", length, B, gradient)
         iterates.append(await side.agree(step(plan, point, opened)))
         point = point.at(iterates[-1])
         await side.progress(t + 1, plan.rounds)
-    released = (await side.agree(classifier(centre, point, iterates))).tolist()
+    # 5. Slope and offset, and the classifier.
+    scorer = Scorer.of(await side.agree(classifier(plan, centre, point, iterates)), d, m)
+    released = scorer.released().tolist()
+    if plan.recalibrates:
+        B = plan.counts
+        opened = await side.total("counts", counts_length(m), B, partial(counts_sum, scorer=scorer, B=B))
+        released = (await side.agree(recalibrated(plan, scorer, opened))).tolist()
     return Model(tuple(released[:-m]), None, offset=tuple(released[-m:]), published=published)
 
 
