@@ -15,7 +15,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_lab.baselines.gop import gop_minimiser
 from masquerade_lab.commands.reproduce import _theorems
 from masquerade_lab.reproduce import Report, hamm_runs, kang_runs, pathak, rajkumar
-from masquerade_lab.reproduce.central_baselines import normals
+from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.files import numbers_csv
 from masquerade_lab.reproduce.engine.report import Measured
 from masquerade_lab.reproduce.kang_runs import Setting
