@@ -216,6 +216,8 @@ class Protocol:
     regularization : float or None
         Lambda, the weight of the penalty on the model's weights, of a new study and of a demonstration. None where a
         new study has the papers' usual one, and a demonstration one that suits its records.
+    coefficients : bool
+        Whether its release has regression coefficients with intervals.
     measures : bool
         Whether it learns no model, but measures one that the study holds.
     regularization_note : str
@@ -278,6 +280,7 @@ class Protocol:
     auxiliary: bool = False
     evaluates: bool = False
     regularization: float | None = None
+    coefficients: bool = False
     measures: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False

@@ -55,6 +55,7 @@ __all__ = [
     "MISSING_LEVEL",
     "MISSING_WORDS",
     "Column",
+    "Covariates",
     "Dataset",
     "EncodedColumn",
     "Encoder",
@@ -547,12 +548,15 @@ class Dataset(Records):
     def __post_init__(self) -> None:
         """Check that all records have norm at most 1, which every privacy bound needs, and freeze the arrays."""
         X, y = self.X, self.y
-        check_unit_ball(X)
-        check_labels(y, self.classes)
+        self._check()
         if y.shape != X.shape[:1]:
             raise LocalProtocolError(_LABELS)
         X.setflags(write=False)
         y.setflags(write=False)
+
+    def _check(self) -> None:
+        check_unit_ball(self.X)
+        check_labels(self.y, self.classes)
 
     @classmethod
     def from_unit_ball(cls, X: ArrayLike, y: ArrayLike, classes: int | None = None) -> Self:
@@ -602,6 +606,29 @@ class Dataset(Records):
     @property
     def _ends(self) -> tuple[int, ...]:
         return (*range(ROWS, self.n, ROWS), self.n) if self._ends_of_side is None else self._ends_of_side
+
+
+class Covariates(Dataset):
+    """One party's records for a regression: numbers between -1 and 1 as they are, not divided by a record's length.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, p)
+        Numbers by their public bounds; levels and bins in treatment coding, 0 or 1. There is no constant among them.
+    y : ndarray, shape (n,)
+        Labels -1 and +1, or numbers between -1 and 1 by the label's public bounds.
+    classes : None
+    repaired : Repaired
+    """
+
+    def _check(self) -> None:
+        for values, dimensions in ((self.X, 2), (self.y, 1)):
+            # Written so that a number that is not finite fails as well.
+            if values.ndim != dimensions or not (np.abs(values) <= 1).all():
+                raise LocalProtocolError("a covariate or a label lies outside [-1, 1]; no privacy bound would hold")
+
+    def __repr__(self) -> str:
+        return "<Covariates: secret>"
 
 
 def _towards_zero(exact: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -188,6 +188,15 @@ class Feature(Section):
         return (f"{self.name}<{shown[0]}", *between, f"{self.name}>={shown[-1]}")
 
     @property
+    def covariates(self) -> tuple[str, ...]:
+        """The names of the columns that a regression has for this feature.
+
+        It is in *treatment coding*: a level, or a bin, has a column of 0 and 1 of its own unless it is the first. All
+        others are compared with the first.
+        """
+        return self.coordinates if self.levels is None and self.edges is None else self.coordinates[1:]
+
+    @property
     def range(self) -> str:
         """The values that the column may hold, in words: ``f, m``, ``0 to 120`` or ``0 to 120, in bins at 25, 50``."""
         if self.levels is not None:

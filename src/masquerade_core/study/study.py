@@ -191,7 +191,7 @@ class Study(Section):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, as every model of pydantic does; what follows from its fields is worked out anew."""
         copied = super().model_copy(update=update, deep=deep)
-        for derived in ("names", "place_of", "coordinates", "record_limits"):
+        for derived in ("names", "place_of", "coordinates", "covariates", "record_limits"):
             copied.__dict__.pop(derived, None)
         return copied
 
@@ -260,6 +260,11 @@ class Study(Section):
         """The names of a record's coordinates, the constant last."""
         encoded = tuple(name for f in self.features for name in f.coordinates)
         return (*encoded, INTERCEPT) if self.model.intercept else encoded
+
+    @cached_property
+    def covariates(self) -> tuple[str, ...]:
+        """The names of a regression's columns, in treatment coding; the intercept is none of them."""
+        return tuple(name for f in self.features for name in f.covariates)
 
     @property
     def d(self) -> int:

@@ -1,25 +1,22 @@
 """The five public data sets of Kang, Liu and Wang in the unit ball, a constant last."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from masquerade_core.crypto.shares import random_permutation
 from masquerade_core.data.schema import Dataset
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.encoding import labels, one_hot, unit_ball
 from masquerade_lab.originals import Table, adult, bank, breast_cancer_original, credit_card, kddcup
 
-__all__ = ["LARGE", "SMALL", "one_hot"]
-
-_Array = NDArray[np.float64]
+__all__ = ["LARGE", "SMALL"]
 
 _TEN = 10.0
 _COMPONENTS = 28  # V1, V2, ...: principal components, which have no bounds
 _LAST_SECOND, _LARGEST_AMOUNT = 172792.0, 25691.16  # from Kaggle's page
 _KDD_RECORDS = 70_000  # as many as the paper has
-_HEAVY = 100.0  # two orders of magnitude: divided by the largest, most of such numbers would be almost 0
 
 
 def _breast_cancer(folder: Path) -> Dataset:
@@ -27,7 +24,7 @@ def _breast_cancer(folder: Path) -> Dataset:
     table = breast_cancer_original(folder)
     grades = [[1.0 if cell == "?" else float(cell) for cell in row[1:-1]] for row in table.rows]
     X = np.hstack([np.array(grades) / _TEN, np.ones((len(grades), 1))]) / np.sqrt(_TEN)
-    return Dataset.from_unit_ball(X, _labels(table, "class", lambda cell: cell == "4"))
+    return Dataset.from_unit_ball(X, labels(table, "class", lambda cell: cell == "4"))
 
 
 def _credit(folder: Path) -> Dataset:
@@ -36,7 +33,7 @@ def _credit(folder: Path) -> Dataset:
     table = credit_card(found[0] if found else folder)
     values = np.array([[float(cell) for cell in row[:-1]] for row in table.rows])
     scale = np.array([_LAST_SECOND, *[_TEN] * _COMPONENTS, _LARGEST_AMOUNT])
-    return Dataset.from_unit_ball(_clipped(values / scale), _labels(table, "Class", lambda cell: cell == "1"))
+    return Dataset.from_unit_ball(unit_ball(values / scale), labels(table, "Class", lambda cell: cell == "1"))
 
 
 def _adult(folder: Path) -> Dataset:
@@ -57,39 +54,6 @@ def _kdd(folder: Path) -> Dataset:
     order = random_permutation(SimulationRng("KDD Cup 1999", "records"), len(train.rows))
     rows = [train.rows[i] for i in order[:_KDD_RECORDS]]
     return one_hot(Table(train.columns, rows), "label", lambda cell: cell != "normal")
-
-
-def one_hot(table: Table, label: str, positive: Callable[[str], bool], left_out: tuple[str, ...] = ()) -> Dataset:
-    """Map numbers to [0, 1] by their least and largest value, other columns to 0 or 1 by level; clip rows to norm 1.
-
-    A zero stays a zero, so an absent amount takes none of a row's length; the same holds for BC's grades and Credit's
-    amounts. Counts and amounts that start at 0 or more and span ``_HEAVY`` or more take log(1 + x) first. These tables
-    are public, and so are their bounds; private records need the public bounds of a study.
-    """
-    names = [name for name in table.columns if name != label and name not in left_out]
-    columns = [_coordinates(table.column(name)) for name in names]
-    return Dataset.from_unit_ball(_clipped(np.hstack(columns)), _labels(table, label, positive))
-
-
-def _coordinates(cells: Sequence[str]) -> _Array:
-    try:
-        values = np.array(cells, dtype=np.float64)
-    except ValueError:
-        levels, which = np.unique(np.array(cells), return_inverse=True)
-        return np.asarray(np.eye(len(levels))[which])
-    if values.min() >= 0 and values.max() >= _HEAVY * max(1.0, values.min()):
-        values = np.log1p(values)
-    low, high = values.min(), values.max()
-    return np.asarray((values - low) / (high - low if high > low else 1.0))[:, None]
-
-
-def _clipped(values: _Array) -> _Array:
-    X = np.hstack([values, np.ones((len(values), 1))])
-    return np.asarray(X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None])
-
-
-def _labels(table: Table, label: str, positive: Callable[[str], bool]) -> _Array:
-    return np.array([1.0 if positive(cell) else -1.0 for cell in table.column(label)])
 
 
 SMALL: dict[str, tuple[str, Callable[[Path], Dataset]]] = {

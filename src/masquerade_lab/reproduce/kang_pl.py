@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from masquerade_core.learning.losses import SIGMOID
 from masquerade_core.rng import SimulationRng
-from masquerade_lab.reproduce.central_baselines import normals
+from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.judging import Mean, judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task

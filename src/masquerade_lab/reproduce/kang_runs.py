@@ -23,7 +23,7 @@ from masquerade_core.learning.erm import fit
 from masquerade_core.learning.losses import LOGISTIC, logistic_loss
 from masquerade_core.learning.theorems import smoothness, zeros_excess
 from masquerade_core.rng import Rng, SimulationRng
-from masquerade_lab.reproduce.central_baselines import normals
+from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.report import Measured, Panel, Series, measured
 from masquerade_lab.reproduce.kang_data import LARGE, SMALL
 from masquerade_protocols.blocks.descent_theorems import inequality_11

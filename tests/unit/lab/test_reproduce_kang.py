@@ -20,11 +20,12 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.local_descent import descent_sigma
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.encoding import _coordinates, one_hot
 from masquerade_lab.originals import Table
-from masquerade_lab.reproduce import Report, central_baselines, kang, kang_data, kang_epsilon, kang_pl, kang_runs
+from masquerade_lab.reproduce import Report, kang, kang_data, kang_epsilon, kang_pl, kang_runs
+from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.judging import reference
 from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
-from masquerade_lab.reproduce.kang_data import _coordinates, one_hot
 from masquerade_lab.reproduce.kang_runs import (
     BEST,
     ETAS,
@@ -64,7 +65,7 @@ def test_local_descents_are_the_protocol_s_without_noise_and_with_it(monkeypatch
     theta, _ = local_descents(parts, sds, T, 2, SimulationRng(1, "descents"))
     assert theta.shape == (4, 3, 5, 5)
     same = SimulationRng(1, "descents")
-    z = np.array([central_baselines.normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
+    z = np.array([normals(same, 24).reshape(4, 3, 2) for _ in range(T)])
     unit = float(1 << local_descent.FRACTION_BITS)
     for j, (name, n) in enumerate(zip(study.names, sizes, strict=True)):
         for column in range(5):
@@ -95,10 +96,10 @@ def test_a_descent_together_has_one_theta_for_all_and_one_noise_a_round(*, singl
     for which, sd in enumerate((0.0, *sds)):
         same = SimulationRng(1, "gathered")
 
-        def normals(shape: tuple[int, ...], same: SimulationRng = same) -> _Array:
-            return central_baselines.normals(same, math.prod(shape)).reshape(shape)
+        def shaped(shape: tuple[int, ...], same: SimulationRng = same) -> _Array:
+            return normals(same, math.prod(shape)).reshape(shape)
 
-        expected = kang_oracle.gradient_perturbation(together, sd, rounds, draws, normals)
+        expected = kang_oracle.gradient_perturbation(together, sd, rounds, draws, shaped)
         columns = slice(1 + (which - 1) * draws, 1 + which * draws) if which else slice(0, 1)
         np.testing.assert_allclose(
             found[:, :, columns], expected[:, :, : columns.stop - columns.start], atol=1e-5 if single else 1e-12
@@ -115,7 +116,7 @@ def test_the_oracle_s_local_descents_are_the_figure_s() -> None:
 
 
 def test_normals_are_normal() -> None:
-    z = central_baselines.normals(SimulationRng(7, "normals"), 40_001)
+    z = normals(SimulationRng(7, "normals"), 40_001)
     assert len(z) == 40_001
     assert stats.kstest(z, stats.norm.cdf).pvalue > 1e-6
     assert abs(float(np.corrcoef(z[:20_000], z[20_000:40_000])[0, 1])) < 0.04
@@ -499,9 +500,7 @@ def test_a_descent_on_the_sigmoid_is_that_of_a_few_lines_and_its_ratio_is_the_co
     Z = records.X * records.y[:, None]
     eps, draws = 0.5, 2
     same = SimulationRng(1, "PL")
-    expected = kang_oracle.sigmoid_gaps(
-        Z, eps, draws, lambda shape: central_baselines.normals(same, math.prod(shape)).reshape(shape)
-    )
+    expected = kang_oracle.sigmoid_gaps(Z, eps, draws, lambda shape: normals(same, math.prod(shape)).reshape(shape))
     best = np.zeros(3)
     for _ in range(20_000):
         best -= kang_pl._gradient(Z, best) / kang_pl._SMOOTH
