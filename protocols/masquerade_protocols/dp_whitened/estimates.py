@@ -328,7 +328,8 @@ def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None 
         ym = _shrunk(g[-1] / top, sb / top, 0.9)
     v = 1 - ym**2
     # Gradients climb easily to a larger scale, but do not come down from one that is too large.
-    R2 = np.clip(al * (2 * (sure - 2 * size) - al * den) / v, 0, 0 if plan.plenty else min(0.5, s / 80))
+    limit = min(0.5, s / 80) if len(v) == 1 else min(0.85, max(0.6, s / 80))
+    R2 = np.clip(al * (2 * (sure - 2 * size) - al * den) / v, 0, 0 if plan.weighs else limit)
     c = c / (v / 2 * (1 - R2))  # to the scale of log-odds
     p = (1 + ym) / 2
     b0 = np.log(p / (1 - p)) - (1 - 2 * p) / 2 * R2 / (v / 4 * (1 - R2))  # linear discriminant analysis
@@ -363,9 +364,9 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     r, spread = _spread(plan, point)
     p = _logistic(point.b0 + np.outer(_NODES, spread))
     om = np.ones_like(p)
-    if plan.plenty:  # a record's weight, as in vectors.py, by how far it lies along e
+    if plan.weighs:  # a record's weight, as in vectors.py, by how far it lies along e
         longest = np.sqrt(max(r, 1.0) - 1 + (1 + K) * _NODES**2 + K)[:, None]
-        om = np.minimum(1.0, point.C / (np.maximum(p, 1 - p) * longest * 1))
+        om = np.minimum(1.0, point.C / (np.maximum(p, 1 - p) * longest))
     w, floor = (_WEIGHTS @ x / _WEIGHTS.sum() for x in (p * (1 - p) * om, om))
     w = np.maximum(_LEAST_CURVATURE * floor, w)
     nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / T  # of all gradients together

@@ -83,7 +83,7 @@ class Plan(SumsPlan):
     @property
     def told(self) -> Fraction:
         """N mu sqrt(h/K): how much there is to go by in one number. Rounded as the strength is."""
-        squared = self.N**2 * _squared_mu(self.study) * Fraction(self.study.honest, self.study.K)
+        squared = self.N**2 * squared_mu(self.study) * Fraction(self.study.honest, self.study.K)
         return Fraction(isqrt(int(squared * (1 << 2 * _STRENGTH_BITS))), 1 << _STRENGTH_BITS)
 
     @property
@@ -100,6 +100,11 @@ class Plan(SumsPlan):
     def plenty(self) -> bool:
         """Whether the noise hardly matters: s is 200 or more."""
         return self.strength >= 200  # noqa: PLR2004
+
+    @property
+    def weighs(self) -> bool:
+        """Whether gradients are weighted: with two classes, and where there is plenty to go by."""
+        return self.plenty and self.study.outputs == 1
 
     @property
     def parts(self) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:

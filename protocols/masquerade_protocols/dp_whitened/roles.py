@@ -120,7 +120,7 @@ async def learn(side: Side, plan: Plan) -> Model:
     iterates: list[_Floats] = []
     for t in range(plan.rounds):
         B, length = plan.gradient, gradient_length(d, m, centred=centre.centred)
-        gradient = partial(gradient_sum, centre=centre, point=point, B=B, weighted=plan.plenty)
+        gradient = partial(gradient_sum, centre=centre, point=point, B=B, weighted=plan.weighs)
         opened = await side.total(f"gradient {t}", length, B, gradient)
         iterates.append(await side.agree(step(plan, point, opened)))
         point = point.at(iterates[-1])

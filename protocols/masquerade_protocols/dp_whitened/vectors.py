@@ -160,8 +160,9 @@ def gradient_sum(data: Records, centre: Centre, point: Point, B: int, *, weighte
     Parameters
     ----------
     weighted : bool
-        Whether a record is made shorter by the same factor whatever its label is, namely by that of its longest
-        contribution. So what is cut off does not bend the model. Otherwise each contribution is cut by itself.
+        With two classes alone: whether a record is made shorter by the same factor whatever its label is, namely by
+        that of the longer of its two contributions. So what is cut off does not bend the model. Otherwise each
+        contribution is cut by itself.
     """
     return _total(data, _gradients, centre=centre, point=point, B=B, weighted=weighted)
 
@@ -174,25 +175,8 @@ def _gradients(u: _Floats, Y: _Floats, centre: Centre, point: Point, B: int, *, 
     v = np.column_stack(parts) / point.C
     if weighted:
         squares = (x * x).sum(axis=1)[:, None] + point.K * (along**2 + centre.centred)
-        v /= np.maximum(1.0, np.sqrt(_longest(p, squares)) / point.C)[:, None]
+        v /= np.maximum(1.0, np.maximum(p, 1 - p) * np.sqrt(squares) / point.C)
     return _added(on_grid(v, B))
-
-
-def _longest(p: _Floats, squares: _Floats) -> _Floats:
-    """Return the largest squared length that a record's contribution has with any label, shape (n,).
-
-    Parameters
-    ----------
-    p : ndarray, shape (n, outputs)
-        The chances of the labels.
-    squares : ndarray, shape (n, outputs)
-        The squared length of what q is multiplied by.
-    """
-    if p.shape[1] == 1:
-        longest: _Floats = (np.maximum(p, 1 - p) ** 2 * squares)[:, 0]
-        return longest
-    several: _Floats = (p**2 * squares).sum(axis=1) + ((1 - 2 * p) * squares).max(axis=1)
-    return several
 
 
 def counts_sum(data: Records, scorer: Scorer, B: int) -> _Integers:
