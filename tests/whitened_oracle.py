@@ -120,6 +120,7 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
     r = float((lam / lp).sum())
     L, K = 1.4 * sqrt(r), max(1.0, r / 8)
     th, b0 = np.zeros((m, d)), np.zeros(m)
+    far_out = sqrt(max(lam[-1], E))
     for o in range(m):
         g = V.T @ b[o]
         w = f * g
@@ -135,7 +136,6 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
             )
             ym = _shrink(last / size, t / size, 0.95)
         else:
-            far_out = sqrt(max(lam[-1], E))
             ym = _shrink(g[-1] / far_out, sb / far_out, 0.9)
         v = 1 - ym * ym
         most = _between(s / 80, 0.6, 0.85) if not two else 0.0 if plenty else min(0.5, s / 80)
@@ -165,8 +165,10 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
             for w, p in zip(wrong, x, strict=True)
         ]
         if two and plenty:
-            size = np.array([sqrt(float(p @ p) + K * float(e[0] @ p) ** 2 + K * centred) for p in x])
-            full = [row * min(1.0, C / (max(q, 1 - q) * a)) for row, q, a in zip(full, chance[:, 0], size, strict=True)]
+            sizes = np.array([sqrt(float(p @ p) + K * float(e[0] @ p) ** 2 + K * centred) for p in x])
+            full = [
+                row * min(1.0, C / (max(q, 1 - q) * a)) for row, q, a in zip(full, chance[:, 0], sizes, strict=True)
+            ]
         opened = _integers(_shorten(np.array(full), C) / C, B).sum(0) / (N * B)
         opened = C * (opened + sd(B) * noise(f"gradient {turn}", len(opened)))
         new_th, new_b0 = th.copy(), b0.copy()

