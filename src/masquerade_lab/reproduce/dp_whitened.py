@@ -23,7 +23,7 @@ from masquerade.datasets import breast_cancer
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.crypto.shares import random_permutation
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.errors import BadInput, LocalProtocolError
+from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.rng import Rng, SimulationRng
@@ -35,8 +35,9 @@ from masquerade_lab.originals import KDDCUP_COLUMNS, Table, a9a, adult, breast_c
 from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_protocols.blocks.clear_sums import finished
+from masquerade_protocols.blocks.public_numbers import rounded
 from masquerade_protocols.dp_whitened import roles
-from masquerade_protocols.dp_whitened.points import rounded
 from masquerade_protocols.dp_whitened.public import Plan
 from masquerade_protocols.in_memory import run_in_memory
 
@@ -621,13 +622,7 @@ def learn_in_clear(study: Study, data: Dataset, noise: _Integers, seen: list[Noi
         For each sum in turn, the noise of earlier runs at the same N; that of this run is added.
     """
     plan = Plan(study, len(data.y))
-    steps = roles.learn(_InTheClear(plan, data, noise, [] if seen is None else seen), plan)
-    try:
-        steps.send(None)
-    except StopIteration as end:
-        model: Model = end.value
-        return model
-    raise LocalProtocolError("somebody who has all records waited for somebody else")
+    return finished(roles.learn(_InTheClear(plan, data, noise, [] if seen is None else seen), plan))
 
 
 def _through_roles(study: Study, data: Dataset, label: str) -> Model:
