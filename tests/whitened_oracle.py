@@ -216,7 +216,7 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
             j = next((j for j in range(8) if t < nodes[o][j + 1]), 7)
             part = int(size * _between((t - nodes[o][j]) / (nodes[o][j + 1] - nodes[o][j]), 0, 1))
             counts[o, int(labels[o] < 0), j : j + 2] += size - part, part
-    noisy = (counts.ravel() / B + unit / B * noise("counts", 18 * m)).reshape(counts.shape) * sqrt(m)
+    noisy = (counts.ravel() / B + unit / B * noise("score counts", 18 * m)).reshape(counts.shape) * sqrt(m)
     width = unit / B * sqrt(m)
     for o in range(m):
         noisy[o] += (N - noisy[o].sum()) / 18

@@ -125,7 +125,7 @@ class Plan(SumsPlan):
         """Return what one sum costs: its part of mu^2, without what is paid ahead for retries."""
         first, second, moments, gradients, counts = self.parts
         named = {"first mean": first, "second mean": second, "labels": second, "second moments": moments}
-        part = (named | {"counts": counts}).get(label, gradients / self.rounds)
+        part = (named | {"score counts": counts}).get(label, gradients / self.rounds)
         return price_of(noise_of(self.study), part / charge(self.study.retries, self.dearest))
 
     @property

@@ -130,7 +130,7 @@ async def learn(side: Side, plan: Plan) -> Model:
     released = scorer.released().tolist()
     if plan.recalibrates:
         B = plan.counts
-        opened = await side.total("counts", counts_length(m), B, partial(counts_sum, scorer=scorer, B=B))
+        opened = await side.total("score counts", counts_length(m), B, partial(counts_sum, scorer=scorer, B=B))
         released = (await side.agree(recalibrated(plan, scorer, opened))).tolist()
     return Model(tuple(released[:-m]), None, offset=tuple(released[-m:]), published=published)
 

@@ -613,7 +613,7 @@ def _squared_move(label: str, others: int, d: int) -> float:
         return 5.0 if others > 2 * d else 4.5
     if label == "second mean":
         return 5.0 if others > d else 4.0
-    return {"first mean": 5.0, "counts": 2.0}.get(label, 4.0)
+    return {"first mean": 5.0, "score counts": 2.0}.get(label, 4.0)
 
 
 def learn_in_clear(study: Study, data: Dataset, noise: _Integers, seen: list[Noise] | None = None) -> Model:

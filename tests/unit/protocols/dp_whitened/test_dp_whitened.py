@@ -337,7 +337,7 @@ def test_the_noise_has_the_standard_deviation_that_the_plan_says(watched: _Watch
     after = "second mean" if "second mean" in watched.sums else "labels"
     means = [(watched.sums["first mean"], plan.first_mean), (watched.sums[after], plan.second_mean)]
     gradients = [(watched.sums[f"gradient {t}"], plan.gradient) for t in range(plan.rounds)]
-    gradients.append((watched.sums["counts"], plan.counts))
+    gradients.append((watched.sums["score counts"], plan.counts))
     vectors_ = np.concatenate([(o - e) / plan.noise_sd(B) for (o, e), B in (*means, *gradients)])
     for noise in (z[:pairs] * sqrt(2), np.concatenate([z[pairs:], vectors_])):
         low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], len(noise))
@@ -574,7 +574,7 @@ def test_a_run_is_what_the_oracle_computes(
     noises = {}
     for label, (opened, exact) in run.sums.items():
         unit = {"first mean": run.plan.first_mean, "second mean": run.plan.second_mean, "labels": run.plan.second_mean}
-        B = (unit | {"counts": run.plan.counts}).get(label, run.plan.gradient)
+        B = (unit | {"score counts": run.plan.counts}).get(label, run.plan.gradient)
         if label == "second moments":
             B = run.plan.moments(centred="second mean" in run.sums) ** 2
         noises[label] = (opened - exact) / run.plan.noise_sd(B)
