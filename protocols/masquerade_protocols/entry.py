@@ -205,6 +205,8 @@ class Protocol:
         The stages that the roles announce, in order.
     multiclass : bool
         Whether it can tell more than two classes apart.
+    numbers : bool
+        Whether it can fit a label that is a number with public bounds.
     alone : bool
         Whether one party can run it without others, in memory.
     classifiers : bool
@@ -273,6 +275,7 @@ class Protocol:
     noise_in_shares: bool = True
     stages: tuple[str, ...] = ()
     multiclass: bool = False
+    numbers: bool = False
     alone: bool = False
     classifiers: bool = False
     auxiliary: bool = False

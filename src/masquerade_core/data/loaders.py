@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.study import Study
+from masquerade_core.study import Form, Study
 
-__all__ = ["POINTS", "Loader"]
+__all__ = ["DESIGN", "POINTS", "Loader"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Loader:
         (path, study, folder) -> one party's records, read into a scratch file in a folder.
     grid_of : callable or None
         (study) -> the bins in which records are counted, where that is all that a protocol needs of them.
+    form : Form
+        What a record becomes, where it is not counted.
     """
 
     one: Callable[[Path | str, Study], Any]
@@ -34,31 +36,37 @@ class Loader:
     check: Callable[..., None]
     streamed: Callable[[Path | str, Study, Path | str], Any] | None = None
     grid_of: Callable[[Study], Any] | None = None
+    form: Form = "unit ball"
 
 
-def _one(path: Path | str, study: Study) -> Any:
-    from masquerade_core.data.loading import load_csv
+def _encoded(form: Form) -> Loader:
+    """Return the loader of encoded records of a form, with their labels."""
 
-    return load_csv(path, study)
+    def one(path: Path | str, study: Study) -> Any:
+        from masquerade_core.data.loading import load_csv
+
+        return load_csv(path, study, form=form)
+
+    def grouped(path: Path | str, study: Study, column: str) -> Any:
+        from masquerade_core.data.groups import load_grouped
+
+        return load_grouped(path, study, column, form)
+
+    def check(data: Any, study: Study, source: str, party: str = "") -> None:
+        from masquerade_core.data.loading import check_points
+
+        check_points(data, study, source, party, form)
+
+    def streamed(path: Path | str, study: Study, folder: Path | str) -> Any:
+        from masquerade_core.data.loading import stream_csv
+
+        return stream_csv(path, study, folder, form)
+
+    return Loader(one, grouped, check, streamed, form=form)
 
 
-def _grouped(path: Path | str, study: Study, column: str) -> dict[str, Any]:
-    from masquerade_core.data.groups import load_grouped
-
-    return dict(load_grouped(path, study, column))
-
-
-def _check(data: Any, study: Study, source: str, party: str = "") -> None:
-    from masquerade_core.data.loading import check_points
-
-    check_points(data, study, source, party)
-
-
-def _streamed(path: Path | str, study: Study, folder: Path | str) -> Any:
-    from masquerade_core.data.loading import stream_csv
-
-    return stream_csv(path, study, folder)
-
-
-POINTS = Loader(_one, _grouped, _check, _streamed)
+POINTS = _encoded("unit ball")
 """Records as vectors in the unit ball, with labels: what a classifier is learned from."""
+
+DESIGN = _encoded("design")
+"""Records as rows of a design matrix, with labels: what the coefficients of a regression are estimated from."""

@@ -86,7 +86,7 @@ class Study(Section):
         yield from self._key_problems()
         yield from self._column_problems()
         if self.evaluation is not None:
-            yield from evaluation_problems(self.evaluation, self.study.min_records, multiclass=self.multiclass)
+            yield from evaluation_problems(self.evaluation, self.study.min_records, self.label)
         if self.dropouts is not None:
             yield from dropout_problems(self.dropouts, self.study, self.privacy, self.crypto, self.K)
 
@@ -191,7 +191,7 @@ class Study(Section):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, as every model of pydantic does; what follows from its fields is worked out anew."""
         copied = super().model_copy(update=update, deep=deep)
-        for derived in ("names", "place_of", "coordinates", "record_limits"):
+        for derived in ("names", "place_of", "coordinates", "contrasts", "record_limits"):
             copied.__dict__.pop(derived, None)
         return copied
 
@@ -261,6 +261,11 @@ class Study(Section):
         encoded = tuple(name for f in self.features for name in f.coordinates)
         return (*encoded, INTERCEPT) if self.model.intercept else encoded
 
+    @cached_property
+    def contrasts(self) -> tuple[str, ...]:
+        """The names of the columns of a design matrix, without the intercept's."""
+        return tuple(name for f in self.features for name in f.contrasts)
+
     @property
     def d(self) -> int:
         """The number of coordinates of a record and of a classifier."""
@@ -273,7 +278,9 @@ class Study(Section):
 
     @property
     def classes(self) -> int | None:
-        """The number of named classes; None if the label has two values, one of which counts as +1."""
+        """The number of named classes; 0 if the label is a number; None if it has two values."""
+        if self.label.min is not None:
+            return 0
         return None if self.label.classes is None else len(self.label.classes)
 
     @property
