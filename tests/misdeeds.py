@@ -29,8 +29,8 @@ from masquerade_protocols.blame import check_evidence, run_of, verdict
 from masquerade_protocols.blocks.coin_toss import Commitment, Reveal
 from masquerade_protocols.blocks.masked_sum import Masked
 from masquerade_protocols.blocks.paillier_sum import Opened, OpeningProof, RoundSum, SumKey
+from masquerade_protocols.blocks.public_numbers import PublicNumbers
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
-from masquerade_protocols.dp_whitened.points import PublicNumbers
 from masquerade_protocols.registry import entry_named
 from tests.host_helpers import World
 from tests.wired import Wired

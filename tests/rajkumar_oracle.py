@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import chi2
 
-from masquerade_lab.reproduce.rajkumar_runs import FOLDS, breast_cancer_fold
+from masquerade_lab.reproduce.rajkumar import FOLDS, breast_cancer_fold
 
 _Array = NDArray[np.float64]
 

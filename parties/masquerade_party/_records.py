@@ -90,7 +90,7 @@ def _on_cluster(protocol: Protocol, cluster: "Cluster", path: Path | str, study:
             f"{protocol.name} needs all records in one process's memory, so it cannot use --dask",
             f"leave --dask out; these protocols take sums from a cluster: {_that_stream()}",
         )
-    return DaskRecords.read(cluster, path, study, protocol.records.form)
+    return DaskRecords.read(cluster, path, study, protocol.records.coding)
 
 
 def _that_stream() -> str:

@@ -218,6 +218,8 @@ class Protocol:
     regularization : float or None
         Lambda, the weight of the penalty on the model's weights, of a new study and of a demonstration. None where a
         new study has the papers' usual one, and a demonstration one that suits its records.
+    coefficients : bool
+        Whether its release has regression coefficients with intervals.
     measures : bool
         Whether it learns no model, but measures one that the study holds.
     regularization_note : str
@@ -281,6 +283,7 @@ class Protocol:
     auxiliary: bool = False
     evaluates: bool = False
     regularization: float | None = None
+    coefficients: bool = False
     measures: bool = False
     regularization_note: str = "the larger, the simpler the model"
     learns_from_hundreds: bool = False
@@ -315,9 +318,9 @@ class Protocol:
         proven = (calibration or self.default_calibration) == "proven"
         return (proven and self.proven_section) or self.section
 
-    def check_test(self, *, given: bool) -> None:
+    def check_test(self, study: Study, *, given: bool) -> None:
         """Refuse, with BadInput, a test set where a run makes no classifier that it could test."""
-        if given and not self.makes_model:
+        if given and (study.label.number is not None or not self.makes_model):
             raise BadInput(
                 f"a test set was given, but {self.name} makes no classifier that could be tested", "leave --test out"
             )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from masquerade_core.data.loaders import DESIGN, POINTS
+from masquerade_core.data.loaders import COVARIATES, POINTS
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
@@ -194,7 +194,7 @@ def _with_times(entry: Protocol) -> Protocol:
 
 def _complete(entry: Protocol) -> Protocol:
     """Return an entry with what all of its kind have in common."""
-    if entry.records in {POINTS, DESIGN} and not entry.baseline:
+    if entry.records in {POINTS, COVARIATES} and not entry.baseline:
         entry = _with_refusals(entry)
     return entry if entry.baseline else with_attempts(with_neighbours(_with_times(entry)))
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.study import Feature, Form, OutOfBounds, Study
+from masquerade_core.study import Coding, Feature, OutOfBounds, Study
 
 if TYPE_CHECKING:
+    from masquerade_core.coefficients import Coefficients
     from masquerade_core.learning.class_evaluation import ClassEvaluation
     from masquerade_core.learning.evaluation import Evaluation
 
@@ -172,6 +173,9 @@ class Model:
         How good the classifier is on records that were held back. It goes to ``result.json``.
     published : Published or None
         What else the run shows of all records. It goes to ``result.json`` as well.
+    coefficients : Coefficients or None
+        The coefficients of a regression, with intervals. The weights are then one for each covariate of the study, and
+        0 for one that cannot be told.
     """
 
     weights: tuple[float, ...]
@@ -180,6 +184,7 @@ class Model:
     threshold: float = 0.0
     evaluation: "Evaluation | ClassEvaluation | None" = None
     published: Published | None = None
+    coefficients: "Coefficients | None" = None
 
     def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
         """Return the file that publishes the classifier."""
@@ -212,6 +217,10 @@ def error_on(model: Scoring, tests: Labelled) -> float:
 
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
     """Return the contents of ``model.json``: the classifier as it was released, and the encoder for records."""
+    encoder = encoder_to_json(study.features, study.study.out_of_bounds, intercept=study.model.intercept)
+    names = study.coordinates
+    if model.coefficients is not None:
+        encoder, names = {**encoder, "intercept": False, "coding": "treatment"}, study.covariates
     return {
         "kind": KIND,
         "study": study.study.name,
@@ -221,27 +230,28 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
         "delta": study.privacy.delta,
         "loss": study.model.loss,
         "label": study.label.model_dump(mode="json", exclude_none=True),
-        "encoder": encoder_to_json(study.features, study.study.out_of_bounds, intercept=study.model.intercept),
+        "encoder": encoder,
         "release": "weights" if model.shares is None else "shares",
-        "weights": _named(model.weights, study),
+        "weights": _named(model.weights, names, study.label.classes),
         **({"offset": list(model.offset)} if model.offset else {}),
         **({"threshold": model.threshold} if model.threshold else {}),
         **({} if model.shares is None else {"shares": model.shares.to_json()}),
+        **({} if model.coefficients is None else {"coefficients": model.coefficients.to_json()}),
     }
 
 
 def encoder_to_json(
-    features: Sequence[Feature], out_of_bounds: OutOfBounds, *, intercept: bool, form: Form = "unit ball"
+    features: Sequence[Feature], out_of_bounds: OutOfBounds, *, intercept: bool, coding: Coding = "one-hot"
 ) -> dict[str, Any]:
     """Return the encoder's part of a model file: public constants, with every number kept exactly."""
     dumped = [f.model_dump(mode="json", exclude_none=True) for f in features]
     rule = {} if out_of_bounds == "refuse" else {"out_of_bounds": out_of_bounds}
-    shape = {} if form == "unit ball" else {"form": form}
+    shape = {} if coding == "one-hot" else {"coding": coding}
     return {"features": dumped, "intercept": intercept, **rule, **shape}
 
 
-def _named(weights: tuple[float, ...], study: Study) -> dict[str, Any]:
+def _named(weights: tuple[float, ...], names: Sequence[str], classes: Sequence[str] | None) -> dict[str, Any]:
     """Return weights by the names of their coordinates; with named classes, such a mapping for each class."""
-    d, classes = study.d, study.label.classes
-    rows = [dict(zip(study.coordinates, weights[i : i + d], strict=True)) for i in range(0, len(weights), d)]
+    d = len(names)
+    rows = [dict(zip(names, weights[i : i + d], strict=True)) for i in range(0, len(weights), d)]
     return rows[0] if classes is None else dict(zip(classes, rows, strict=True))

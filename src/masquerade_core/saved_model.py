@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from masquerade_core.coefficients import Coefficients
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput, LocalProtocolError, SumRefused
@@ -135,6 +136,7 @@ class SavedModel:
         The loss that was minimised. Only with the logistic loss is sigma(w.x) a probability.
     offset : tuple of float
     threshold : float
+    coefficients : Coefficients or None
         As in a :class:`Model`.
     """
 
@@ -150,6 +152,7 @@ class SavedModel:
     loss: str = LOGISTIC.name
     offset: tuple[float, ...] = ()
     threshold: float = 0.0
+    coefficients: Coefficients | None = None
 
 
 def model_from_json(data: Mapping[str, Any]) -> SavedModel:
@@ -163,19 +166,23 @@ def model_from_json(data: Mapping[str, Any]) -> SavedModel:
     if data.get("kind") != KIND:
         raise BadInput("this is not a model that this program wrote", _HINT)
     try:
+        encoder = Encoder.from_json(data["encoder"])
         texts = {key: str(data[key]) for key in ("study", "protocol", "run_id")}
         shares = Shares.from_json(data["shares"]) if _RELEASES[data["release"]] else None
         label = Label.model_validate(data["label"])
         saved = SavedModel(
             weights=_opened(shares) if shares is not None else _weights(data["weights"], label.classes),
             shares=shares,
-            encoder=Encoder.from_json(data["encoder"]),
+            encoder=encoder,
             label=label,
             epsilon=float(data["epsilon"]),
             delta=float(data["delta"]),
             offset=_offset(data.get("offset", ()), label.classes),
             threshold=_finite(data.get("threshold", 0.0)),
             loss=LOSSES[data["loss"]].name if "loss" in data else LOGISTIC.name,
+            coefficients=Coefficients.from_json(data["coefficients"], encoder.names)
+            if "coefficients" in data
+            else None,
             **texts,
         )
     except (KeyError, TypeError, ValueError, OverflowError, ValidationError) as error:

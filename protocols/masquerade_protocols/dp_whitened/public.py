@@ -6,19 +6,25 @@ the longer the contribution beside the noise. All this is integer arithmetic, al
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt, sqrt
+from math import isqrt
 
 from pydantic import BaseModel, ConfigDict
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
-from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, check_honest, rounds_sigma
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
+from masquerade_core.privacy.noise.gaussian_rounds import charge
 from masquerade_core.study import Study
-from masquerade_protocols.blocks.descent import TAIL_BITS
-from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
+from masquerade_protocols.blocks.adaptive_sums import (
+    OFF_DIAGONAL,
+    PIECE,
+    SIGMA,
+    SumsPlan,
+    budget_of,
+    check_budget,
+    noise_of,
+    squared_mu,
+)
+from masquerade_protocols.blocks.layouts import check_slots
 from masquerade_protocols.blocks.releases import Price, price_of
 
 __all__ = [
@@ -33,17 +39,8 @@ __all__ = [
     "noise_of",
 ]
 
-SIGMA = 1 << 32
-"""The standard deviation of one party's share of noise on a number, in units of the grid."""
-
-OFF_DIAGONAL = isqrt(SIGMA**2 // 2) + 1
-"""The same on a product of two different coordinates: SIGMA/sqrt(2), rounded up."""
-
 MOST_ROUNDS = 8
 """T at most."""
-
-PIECE = 1 << 14
-"""How many numbers of the second moments one message carries at most."""
 
 MOST_COORDINATES = 1000
 """d at most: there are d(d+1)/2 second moments."""
@@ -54,9 +51,6 @@ _LONGEST = 1 << 34
 _LONGEST_FACTOR = 1 << 18
 """B at most for second moments, whose products are as long as B^2."""
 
-_LEAST_BUDGET = 1 << 24
-"""Of the squared length of a move: each sum's part of it leaves B well above 0."""
-
 _STRENGTH_BITS = 10  # fraction bits of s
 
 
@@ -66,44 +60,8 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
 
-def _squared_mu(study: Study) -> Fraction:
-    """Return mu^2, rounded down, where mu is the largest that meets the privacy target (Balle and Wang 2018)."""
-    return 1 / rounds_sigma(Fraction(1), 1, study.privacy.epsilon, study.privacy.delta) ** 2
-
-
-def _budget(study: Study) -> Fraction:
-    """Return how far a replaced record may move all sums together, as a squared length in units of the grid."""
-    check_honest(study.honest)
-    return _squared_mu(study) * (study.honest * SIGMA**2 - LEAST_SHARE_SIGMA**2)
-
-
-def noise_of(study: Study) -> SharedNoise:
-    """Return the noise of a whole run, as if it were one sum: its Delta is that of all sums together.
-
-    Raises
-    ------
-    BadInput
-        No noise meets the study's privacy target.
-    """
-    Delta = Fraction(isqrt(int(_budget(study))))
-    sigma = Fraction(isqrt(study.honest * SIGMA**2))
-    privacy = study.privacy
-    return SharedNoise(Delta, 1, sigma, Fraction(SIGMA), privacy.epsilon, privacy.delta, study.honest)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Numbers that everybody computes from the study and from N, before a noisy sum is opened.
-
-    Parameters
-    ----------
-    study : Study
-    N : int
-        The number of all records.
-    """
-
-    study: Study
-    N: int
+class Plan(SumsPlan):
+    """Numbers that everybody computes from the study and from N, before a noisy sum is opened."""
 
     @property
     def strength(self) -> Fraction:
@@ -112,7 +70,7 @@ class Plan:
         It is rounded down to a multiple of 2^-10, and is at least one such multiple.
         """
         study = self.study
-        squared = self.N**2 * _squared_mu(study) * Fraction(study.honest, study.K * study.d)
+        squared = self.N**2 * squared_mu(study) * Fraction(study.honest, study.K * study.d)
         return Fraction(max(1, isqrt(int(squared * (1 << 2 * _STRENGTH_BITS)))), 1 << _STRENGTH_BITS)
 
     @property
@@ -153,7 +111,7 @@ class Plan:
 
     def _squared(self, part: Fraction) -> Fraction:
         """Return how far a sum with this part of mu^2 may move, squared. Retries of the dearest sum are paid for."""
-        return part * _budget(self.study) / charge(self.study.retries, self.dearest)
+        return part * budget_of(self.study) / charge(self.study.retries, self.dearest)
 
     def _longest(self, part: Fraction, squared: Fraction) -> int:
         """Return the largest B with ``squared`` B^2 <= ``part`` of the budget."""
@@ -179,10 +137,6 @@ class Plan:
         squared = Fraction(5) if centred else Fraction(9, 2)
         return min(_LONGEST_FACTOR, isqrt(isqrt(int(self._squared(self.parts[2]) / squared))))
 
-    def noise_sd(self, unit: int) -> float:
-        """Return the sd of the noise that is there, that of K shares, on a mean over N records in units of ``unit``."""
-        return SIGMA * sqrt(self.study.K) / (self.N * unit)
-
     @property
     def looks_for_centre(self) -> bool:
         """Whether there is a first mean, and a sum after it."""
@@ -192,11 +146,10 @@ class Plan:
         """Return whether data are centred from the first mean on: where its R shows that it helps, or s allows it."""
         return self.strength > 80 or R < 0.85  # noqa: PLR2004
 
-    def pieces(self, length: int, largest: int) -> Iterator[tuple[Layout, slice]]:
-        """Cut a sum of ``length`` numbers into pieces that fit into a message; yields each one's layout and place."""
-        for start in range(0, length, PIECE):
-            end = min(start + PIECE, length)
-            yield self.layout(end - start, largest), slice(start, end)
+    @property
+    def numbers_drawn(self) -> tuple[int, int]:
+        """How many numbers of noise a party draws, as :func:`numbers_drawn` says it."""
+        return numbers_drawn(self.study.d, self.study.outputs, self.study.retries)
 
     def plaintexts(self) -> Iterator[int]:
         """Yield, for each message with a part of a sum, how many plaintexts it takes.
@@ -208,13 +161,6 @@ class Plan:
         sums.append((moments_length(d, m, centred=centred), self.moments(centred=centred) ** 2))
         sums += [(gradient_length(d, m, centred=centred), self.gradient)] * self.rounds
         yield from (layout.count for sum_ in sums for layout, _ in self.pieces(*sum_))
-
-    def layout(self, length: int, largest: int) -> Layout:
-        """Lay out a sum of ``length`` numbers, of which a record contributes at most ``largest`` to each."""
-        study = self.study
-        drawn = study.K * sum(numbers_drawn(study.d, study.outputs, study.retries))
-        bound = self.N * largest + study.K * discrete_gaussian_tail_bound(Fraction(SIGMA), drawn, TAIL_BITS)
-        return layout_of(study, length, bound)
 
 
 def moments_length(d: int, m: int, *, centred: bool) -> int:
@@ -268,13 +214,7 @@ def check(study: Study) -> None:
             "sends a number for each pair of them",
             "choose dp-gd, or fewer features",
         )
-    noise_of(study)
-    if _budget(study) < _LEAST_BUDGET:
-        raise BadInput(
-            f"[privacy] epsilon is {study.privacy.epsilon:g} and delta is {study.privacy.delta:g}, but with the noise "
-            "that they need, a record would count less than one unit of the grid",
-            "choose a larger epsilon or a larger delta",
-        )
+    check_budget(study)
     plan = Plan(study, study.most_records)
     largest = max(plan.first_mean, plan.second_mean, plan.moments(centred=False) ** 2)
     check_slots(study, plan.layout(1, largest), "a sum", "a smaller epsilon", "fewer parties")

@@ -32,29 +32,26 @@ With m classes there are m labels, and as many columns of th.
 
 :mod:`~masquerade_protocols.dp_whitened.vectors` has what a party adds up,
 :mod:`~masquerade_protocols.dp_whitened.estimates` what follows from the sums,
-:mod:`~masquerade_protocols.dp_whitened.points` how everybody goes on from the same numbers, and
+:mod:`masquerade_protocols.blocks.adaptive_sums` how each side makes a sum,
+:mod:`masquerade_protocols.blocks.public_numbers` how everybody goes on from the same numbers, and
 :mod:`masquerade_protocols.blocks.masked_sum` the messages of a secure sum. With ``[crypto] sum = "paillier"`` they are
 those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
-from collections.abc import Callable
-from fractions import Fraction
 from functools import partial
-from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.records import Records
 from masquerade_core.model import Model, Published
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
+from masquerade_protocols.blocks import adaptive_sums
+from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, Side
 from masquerade_protocols.blocks.descent import join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
-from masquerade_protocols.blocks.releases import counted
-from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.dp_whitened.estimates import (
     Centre,
     Labels,
@@ -66,10 +63,7 @@ from masquerade_protocols.dp_whitened.estimates import (
     step,
     whitened,
 )
-from masquerade_protocols.dp_whitened.points import Agreement
 from masquerade_protocols.dp_whitened.public import (
-    OFF_DIAGONAL,
-    SIGMA,
     Parameters,
     Plan,
     check,
@@ -82,31 +76,9 @@ from masquerade_protocols.dp_whitened.vectors import gradient_sum, labels_sum, m
 __all__ = ["Parameters", "Side", "charlie", "check", "draw_noise", "learn", "party"]
 
 _Floats = NDArray[np.float64]
-_Integers = NDArray[np.int64]
 
 
 # --- What both sides do, in the order of the steps ----------------------------------
-
-
-class Side(Interface):
-    """The differences between a party, Charlie, and somebody who has all records."""
-
-    async def stage(self, name: str) -> None:
-        """Say which stage begins."""
-
-    async def total(
-        self, label: str, length: int, unit: int, own: Callable[[Records], _Integers], products: int = 0
-    ) -> _Floats:
-        """Return the noisy sum of everybody's ``own`` as a mean: in units of ``unit`` and of 1/N.
-
-        The first ``products`` of its ``length`` numbers are products of two different coordinates.
-        """
-
-    async def agree(self, own: _Floats, *, unsure: bool = False) -> _Floats:
-        """Return the numbers from which everybody goes on."""
-
-    async def progress(self, done: int, total: int) -> None:
-        """Say how many gradients are over."""
 
 
 async def learn(side: Side, plan: Plan) -> Model:
@@ -146,17 +118,6 @@ async def learn(side: Side, plan: Plan) -> Model:
     return Model(tuple(released[:-m]), None, offset=tuple(released[-m:]), published=published)
 
 
-class _Seated:
-    """A participant at its seat."""
-
-    def __init__(self, seat: Seat, plan: Plan) -> None:
-        self._seat, self._plan, self._agreement = seat, plan, Agreement(seat, plan.N)
-        self.stage, self.agree = seat.stage, self._agreement.on
-
-    async def progress(self, done: int, total: int) -> None:
-        await self._seat.progress(done, total)
-
-
 # --- The parties --------------------------------------------------------------------
 
 
@@ -177,47 +138,13 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     held = await hold_back(seat, study, data)
     sums, N = await join_and_count(seat, study, held.training, held.records)  # 1.
     plan = Plan(study, N)
-    model = await learn(_PartySide(seat, plan, sums, held.training, noise), plan)
+    model = await learn(PartySide(seat, plan, sums, held.training, noise), plan)
     return await evaluated(sums, held, model)
 
 
 def draw_noise(rng: Rng, d: int, outputs: int = 1, retries: int = 0) -> bytes:
     """Draw a party's share of all noise, 8 bytes for each number: first that of products of two coordinates."""
-    sizes = zip((OFF_DIAGONAL, SIGMA), numbers_drawn(d, outputs, retries), strict=True)
-    drawn = (np.array(discrete_gaussian(rng, Fraction(sigma), size), dtype="<i8") for sigma, size in sizes)
-    return b"".join(part.tobytes() for part in drawn)
-
-
-class _PartySide(_Seated):
-    def __init__(self, seat: Seat, plan: Plan, sums: PartySums, data: Records, noise: bytes) -> None:
-        super().__init__(seat, plan)
-        self._sums, self._data = sums, data
-        study = plan.study
-        products, _ = numbers_drawn(study.d, study.outputs, study.retries)
-        self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [products])
-
-    async def total(
-        self, label: str, length: int, unit: int, own: Callable[[Records], _Integers], products: int = 0
-    ) -> _Floats:
-        """Add noise to one's own sum and have the total opened."""
-        contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")
-        opened = np.zeros(length)  # filled piece by piece: as Python's integers, a large sum would take much memory
-        price = self._plan.price_of(label)
-        for layout, piece in self._plan.pieces(length, unit):
-            of_products = min(max(products - piece.start, 0), layout.length)
-            # All pieces together are one release, which the first one counts; one that is made again counts anew.
-            name = f"{label}, from number {piece.start}" if piece.start else label
-            first = partial(self._noisy, contribution[piece], of_products)
-            noisy = counted(self._seat, name, price, first, free_once=bool(piece.start))
-            opened[piece] = await self._sums.open_sum(layout, await noisy(), self._agreement.digest, noisy)
-        return opened / (float(unit) * self._plan.N)
-
-    def _noisy(self, own: _Integers, products: int) -> _Integers:
-        """Return numbers under noise that never served; the first ``products`` of them are products."""
-        of_products, self._products = np.split(self._products, [products])
-        of_others, self._others = np.split(self._others, [len(own) - products])
-        noisy: _Integers = own + np.concatenate([of_products, of_others])
-        return noisy
+    return adaptive_sums.draw_noise(rng, numbers_drawn(d, outputs, retries))
 
 
 # --- Charlie --------------------------------------------------------------------------
@@ -235,19 +162,5 @@ async def charlie(seat: Seat, study: Study) -> Model:
     """
     sums, N = await relay_and_count(seat, study)
     plan = Plan(study, N)
-    model = await learn(_CharlieSide(seat, plan, sums), plan)
+    model = await learn(CharlieSide(seat, plan, sums), plan)
     return await evaluated_by_all(sums, model)
-
-
-class _CharlieSide(_Seated):
-    def __init__(self, seat: Seat, plan: Plan, sums: CharlieSums) -> None:
-        super().__init__(seat, plan)
-        self._sums = sums
-
-    async def total(self, label: str, length: int, unit: int, own: object, products: int = 0) -> _Floats:
-        """Have the total opened."""
-        del label, own, products
-        opened = np.zeros(length)
-        for layout, piece in self._plan.pieces(length, unit):
-            opened[piece] = await self._sums.open_sum(layout, again=True)
-        return opened / (float(unit) * self._plan.N)

@@ -40,7 +40,7 @@ from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, Whole
 from masquerade_core.data.schema import Encoder, labels_of
 from masquerade_core.data.tasks import Task
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.study import Form, Study
+from masquerade_core.study import Coding, Study
 
 __all__ = ["DaskRecords", "count_cells"]
 
@@ -54,9 +54,9 @@ class _Held:
     """The parts of the records, on whatever workers there are."""
 
     def __init__(
-        self, cluster: Cluster, tasks: Sequence[tuple[tuple[Rows, ...], int]], study: Study, form: Form
+        self, cluster: Cluster, tasks: Sequence[tuple[tuple[Rows, ...], int]], study: Study, coding: Coding
     ) -> None:
-        self.cluster, self._tasks, self.study, self.encoder = cluster, tasks, study, Encoder.from_study(study, form)
+        self.cluster, self._tasks, self.study, self.encoder = cluster, tasks, study, Encoder.from_study(study, coding)
         self._client: Any = None
         self._futures: list[Any] = []
 
@@ -64,8 +64,8 @@ class _Held:
         """Return the parts as futures; they are submitted where this client has none."""
         if client is not self._client:
             rows, starts = zip(*self._tasks, strict=True)
-            form = self.encoder.form
-            self._futures = client.map(Task(read_part), rows, starts, study=self.study, form=form, pure=False)
+            coding = self.encoder.coding
+            self._futures = client.map(Task(read_part), rows, starts, study=self.study, coding=coding, pure=False)
             self._client = client
         return self._futures
 
@@ -85,12 +85,12 @@ class DaskRecords(Records):
     """
 
     def __init__(self, held: _Held, n: int, repaired: Repaired, side: Side) -> None:
-        self.classes, self.repaired, self.form = held.study.classes, repaired, held.encoder.form
+        self.classes, self.repaired = held.study.classes, repaired
         self._held, self._n, self._side = held, n, side
         self._dtype = held.encoder.dtype
 
     @classmethod
-    def read(cls, cluster: Cluster, path: Path | str, study: Study, form: Form = "unit ball") -> Self:
+    def read(cls, cluster: Cluster, path: Path | str, study: Study, coding: Coding = "one-hot") -> Self:
         """Have the workers read and encode one party's records, and wait until they hold them.
 
         Parameters
@@ -100,7 +100,7 @@ class DaskRecords(Records):
         path : path
             A Parquet file, or a folder of them, which all workers find under this path.
         study : Study
-        form : Form
+        coding : Coding
             What the records become.
 
         Raises
@@ -112,15 +112,20 @@ class DaskRecords(Records):
         RunFailed
             The cluster was lost.
         """
-        encoder, labels = Encoder.from_study(study, form), labels_of(study)
+        encoder, labels = Encoder.from_study(study, coding), labels_of(study)
         files = _files(path, (*encoder.columns, labels.name))
         n = _count(files, path, study)
-        held = _Held(cluster, _cut(files, n, encoder.d * encoder.dtype.itemsize), study, form)
+        held = _Held(cluster, _cut(files, n, encoder.d * encoder.dtype.itemsize), study, coding)
         with _told_whole(path, study):
             facts: Facts = held.combined(Task(facts_of), Task(facts_of))
             labels.texts |= facts.texts
             labels.check(Path(path).name)
             return cls(held, n, facts.repaired, Side())
+
+    @property
+    def coding(self) -> Coding:
+        """Whether the records lie in the unit ball, or are the covariates of a regression."""
+        return self._held.encoder.coding
 
     @property
     def n(self) -> int:

@@ -7,10 +7,10 @@ import numpy as np
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.records import check_size
-from masquerade_core.data.schema import Dataset, Encoder, labels_of
+from masquerade_core.data.schema import Covariates, Dataset, Encoder, labels_of
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
-from masquerade_core.study import Form, Study
+from masquerade_core.study import Coding, Study
 
 __all__ = ["load_grouped", "row_groups"]
 
@@ -34,10 +34,10 @@ def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
     return groups
 
 
-def load_grouped(path: Path | str, study: Study, column: str, form: Form = "unit ball") -> dict[str, Dataset]:
+def load_grouped(path: Path | str, study: Study, column: str, coding: Coding = "one-hot") -> dict[str, Dataset]:
     """Read one file with all parties' records, for a simulation: a data set for each value of ``column``.
 
-    ``form`` is what the records become.
+    ``coding`` is what the records become.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def load_grouped(path: Path | str, study: Study, column: str, form: Form = "unit
     RefusedLocally
         A group has fewer records than the study's ``min_records``, or more than it allows.
     """
-    encoder = Encoder.from_study(study, form)
+    encoder = Encoder.from_study(study, coding)
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
     table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
@@ -64,7 +64,8 @@ def load_grouped(path: Path | str, study: Study, column: str, form: Form = "unit
     datasets = {}
     for value, rows in groups.items():
         source = f"{table.source}, where {column} is {value!r}"
-        dataset = Dataset(X[rows], y[rows], study.classes, form=form)
+        made = Covariates if coding == "treatment" else Dataset
+        dataset = made(X[rows], y[rows], study.classes)
         check_size(len(dataset.y), study, source)
         datasets[value] = dataset
     return datasets

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.study import Form, Study
+from masquerade_core.study import Coding, Study
 
-__all__ = ["DESIGN", "POINTS", "Loader"]
+__all__ = ["COVARIATES", "POINTS", "Loader"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Loader:
         (path, study, folder) -> one party's records, read into a scratch file in a folder.
     grid_of : callable or None
         (study) -> the bins in which records are counted, where that is all that a protocol needs of them.
-    form : Form
+    coding : Coding
         What a record becomes, where it is not counted.
     """
 
@@ -36,37 +36,37 @@ class Loader:
     check: Callable[..., None]
     streamed: Callable[[Path | str, Study, Path | str], Any] | None = None
     grid_of: Callable[[Study], Any] | None = None
-    form: Form = "unit ball"
+    coding: Coding = "one-hot"
 
 
-def _encoded(form: Form) -> Loader:
-    """Return the loader of encoded records of a form, with their labels."""
+def _encoded(coding: Coding) -> Loader:
+    """Return the loader of encoded records in a coding, with their labels."""
 
     def one(path: Path | str, study: Study) -> Any:
         from masquerade_core.data.loading import load_csv
 
-        return load_csv(path, study, form=form)
+        return load_csv(path, study, coding=coding)
 
     def grouped(path: Path | str, study: Study, column: str) -> Any:
         from masquerade_core.data.groups import load_grouped
 
-        return load_grouped(path, study, column, form)
+        return load_grouped(path, study, column, coding)
 
     def check(data: Any, study: Study, source: str, party: str = "") -> None:
         from masquerade_core.data.loading import check_points
 
-        check_points(data, study, source, party, form)
+        check_points(data, study, source, party, coding)
 
     def streamed(path: Path | str, study: Study, folder: Path | str) -> Any:
         from masquerade_core.data.loading import stream_csv
 
-        return stream_csv(path, study, folder, form)
+        return stream_csv(path, study, folder, coding)
 
-    return Loader(one, grouped, check, streamed, form=form)
+    return Loader(one, grouped, check, streamed, coding=coding)
 
 
-POINTS = _encoded("unit ball")
+POINTS = _encoded("one-hot")
 """Records as vectors in the unit ball, with labels: what a classifier is learned from."""
 
-DESIGN = _encoded("design")
-"""Records as rows of a design matrix, with labels: what the coefficients of a regression are estimated from."""
+COVARIATES = _encoded("treatment")
+"""Records as covariates in treatment coding, with labels: what a regression is estimated from."""

@@ -17,10 +17,10 @@ from masquerade_core.data.blocks import TextTable, no_records, note_broken, sour
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records, check_size
-from masquerade_core.data.schema import Dataset, Encoder, Labels, NumberLabels, Repaired, labels_of
+from masquerade_core.data.schema import Covariates, Dataset, Encoder, Labels, NumberLabels, Repaired, labels_of
 from masquerade_core.data.texts import Block, Source
 from masquerade_core.errors import BadInput
-from masquerade_core.study import Form, Study
+from masquerade_core.study import Coding, Study
 
 if TYPE_CHECKING:
     from masquerade_core.data.streamed import Room, Streamed
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def load_csv(path: Path | str, study: Study, *, need_label: bool = True, form: Form = "unit ball") -> Dataset:
+def load_csv(path: Path | str, study: Study, *, need_label: bool = True, coding: Coding = "one-hot") -> Dataset:
     """Read one party's records and their labels.
 
     Parameters
@@ -47,7 +47,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True, form: F
         It gives the features, their bounds and levels, the label and the fewest records.
     need_label : bool
         False for a public test set, which may have any number of records.
-    form : Form
+    coding : Coding
         What the records become.
 
     Raises
@@ -58,14 +58,15 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True, form: F
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
     labels = labels_of(study)
-    X, repaired = _read(path, Encoder.from_study(study, form), labels)
-    dataset = Dataset(X, labels.finish(), study.classes, repaired + labels.repaired, form)
+    X, repaired = _read(path, Encoder.from_study(study, coding), labels)
+    made = Covariates if coding == "treatment" else Dataset
+    dataset = made(X, labels.finish(), study.classes, repaired + labels.repaired)
     if need_label:
         check_size(len(dataset.y), study, data_at(path).name)
     return dataset
 
 
-def stream_csv(path: Path | str, study: Study, folder: Path | str, form: Form = "unit ball") -> "Streamed":
+def stream_csv(path: Path | str, study: Study, folder: Path | str, coding: Coding = "one-hot") -> "Streamed":
     """Read one party's records and their labels into a scratch file in a folder; they are those of :func:`load_csv`.
 
     Raises
@@ -78,8 +79,8 @@ def stream_csv(path: Path | str, study: Study, folder: Path | str, form: Form = 
     from masquerade_core.data.streamed import Room
 
     labels = labels_of(study)
-    with Room(folder, form) as room:
-        _, repaired = _read(path, Encoder.from_study(study, form), labels, room)
+    with Room(folder, coding) as room:
+        _, repaired = _read(path, Encoder.from_study(study, coding), labels, room)
         y = labels.numbers()
         check_size(len(y), study, data_at(path).name)
         return room.records(y, study.classes, repaired + labels.repaired)
@@ -206,14 +207,14 @@ def check_cells(table: TextTable, study: Study) -> None:
     faults.check()
 
 
-def check_points(data: Any, study: Study, source: str, party: str = "", form: Form = "unit ball") -> None:
+def check_points(data: Any, study: Study, source: str, party: str = "", coding: Coding = "one-hot") -> None:
     """Refuse records that a party's own process would refuse, or could not have loaded."""
-    if not isinstance(data, Records) or data.form != form:
+    if not isinstance(data, Records) or data.coding != coding:
         raise BadInput(
-            f"{source} are not {_FORMS[form]}, which {study.study.protocol} learns from",
+            f"{source} are not {_CODINGS[coding]}, which {study.study.protocol} learns from",
             "load the records with load_split or load_named, which read them as the study's protocol needs them",
         )
-    wanted = study.d if form == "unit ball" else len(study.contrasts)
+    wanted = study.d if coding == "one-hot" else len(study.covariates)
     if (found := data.d) != wanted:
         raise BadInput(
             f"{source}: each record has {found} coordinates, but the study's records have {wanted}",
@@ -227,7 +228,7 @@ def check_points(data: Any, study: Study, source: str, party: str = "", form: Fo
     check_size(data.n, study, source, party)
 
 
-_FORMS: dict[Form, str] = {"unit ball": "encoded records", "design": "rows of a design matrix"}
+_CODINGS: dict[Coding, str] = {"one-hot": "encoded records", "treatment": "covariates"}
 
 
 def _labels(classes: int | None) -> str:

@@ -24,7 +24,7 @@ from masquerade_core.data.records import ROWS, OfBlock, Repaired, are_held_back,
 from masquerade_core.data.schema import Encoder, WholeColumn, check_rows, labels_of
 from masquerade_core.data.texts import Block, TextTable
 from masquerade_core.errors import RunFailed
-from masquerade_core.study import Form, Study, as_fraction
+from masquerade_core.study import Coding, Study, as_fraction
 
 __all__ = [
     "CountsOf",
@@ -208,7 +208,7 @@ class Part:
             yield X.astype(np.float64, copy=False), y.astype(np.float64)
 
 
-def read_part(rows: tuple[Rows, ...], start: int, study: Study, form: Form = "unit ball") -> Part:
+def read_part(rows: tuple[Rows, ...], start: int, study: Study, coding: Coding = "one-hot") -> Part:
     """Read and encode a part; its records may lie in several files.
 
     Raises
@@ -218,7 +218,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study, form: Form = "un
     RunFailed
         A file was changed since it was first looked at.
     """
-    encoder, labels = Encoder.from_study(study, form), labels_of(study, part=True)
+    encoder, labels = Encoder.from_study(study, coding), labels_of(study, part=True)
     clamps, most = encoder.out_of_bounds == "clamp", sum(some.end - some.start for some in rows)
     faults = Faults(", ".join(sorted({some.file.path.name for some in rows})), "record")
     reading = Reading(encoder, labels, faults, np.empty((most, encoder.d), dtype=encoder.dtype))
@@ -228,7 +228,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study, form: Form = "un
             if not reading.takes_whole(block):
                 reading.take_cells(block)
     faults.check()
-    check_rows(reading.X, form)
+    check_rows(reading.X, coding)
     texts = frozenset[str]() if clamps else frozenset(labels.texts)
     return Part(start, reading.X, labels.numbers(), Facts(texts, reading.repaired + labels.repaired))
 

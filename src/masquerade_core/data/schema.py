@@ -6,9 +6,9 @@ Then every record is clipped, which means divided by max(1, ||x||_2): all sensit
 constant counted. Nothing is centred, scaled or binned by the data themselves. That would be a release of its own, for
 which no theorem accounts.
 
-*A design matrix* is made of the same coordinates, for protocols that estimate a regression. There no record is divided,
-so that a coefficient keeps the meaning that it has in a regression: each entry lies between -1 and 1 by itself. Of each
-category the first level has no column, and there is no constant: a protocol adds its own.
+*Covariates* are made of the same coordinates, for protocols that estimate a regression. There no record is divided, so
+that a coefficient keeps the meaning that it has in a regression: each number lies between -1 and 1 by itself. In
+*treatment coding* the first level of a category has no coordinate, and there is no constant: a protocol adds its own.
 
 *Cells that do not fit.* A study says what happens to a cell that is missing, cannot be read, lies outside its public
 bounds or is not one of the public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and
@@ -54,12 +54,13 @@ from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_h
 from masquerade_core.data.texts import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import encoder_to_json
-from masquerade_core.study import INTERCEPT, Feature, Form, OutOfBounds, Precision, Study
+from masquerade_core.study import INTERCEPT, Coding, Feature, OutOfBounds, Precision, Study
 
 __all__ = [
     "MISSING_LEVEL",
     "MISSING_WORDS",
     "Column",
+    "Covariates",
     "Dataset",
     "EncodedColumn",
     "Encoder",
@@ -539,8 +540,8 @@ _LABELS = "a data set needs one label for each record: -1 or +1, the number of a
 _GET_MODEL = "take the model.json that a run left in its directory"
 
 
-def check_rows(X: NDArray[np.float64], form: Form = "unit ball") -> None:
-    """Check that X is a matrix of records of norm at most 1; of a design matrix, that no entry is larger than 1.
+def check_rows(X: NDArray[np.float64], coding: Coding = "one-hot") -> None:
+    """Check that X is a matrix of records of norm at most 1; of covariates, that none lies outside [-1, 1].
 
     Raises
     ------
@@ -553,9 +554,9 @@ def check_rows(X: NDArray[np.float64], form: Form = "unit ball") -> None:
         rows = np.asarray(X[start : start + ROWS], dtype=np.float64)
         if not np.isfinite(rows).all():
             raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
-        if form == "design" and (np.abs(rows) > 1).any():
-            raise LocalProtocolError("an entry of a design matrix is larger than 1; no privacy bound would hold for it")
-        if form == "unit ball" and (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
+        if coding == "treatment" and (np.abs(rows) > 1).any():
+            raise LocalProtocolError("a covariate lies outside [-1, 1]; no privacy bound would hold for it")
+        if coding == "one-hot" and (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
             raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
 
 
@@ -579,17 +580,13 @@ class Dataset(Records):
     Parameters
     ----------
     X : ndarray of float64 or float32, shape (n, d)
-        Encoded records, each with ||x||_2 <= 1; rows of a design matrix have entries of at most 1 instead. Sums over
-        records are sums of float64 numbers in either case.
+        Encoded records, each with ||x||_2 <= 1. Sums over records are sums of float64 numbers in either case.
     y : ndarray of float64, shape (n,)
-        Labels -1 or +1; with named classes, the classes' numbers from 0; where the label is a number, numbers in
-        [-1, 1].
+        Labels -1 or +1; with named classes, the classes' numbers from 0.
     classes : int, optional
-        The number of named classes; 0 where the label is a number; None if it has two values.
+        The number of named classes; None if there are none.
     repaired : Repaired
         How many cells were moved to a bound, and how many were filled. It is secret too.
-    form : Form
-        Whether the records lie in the unit ball, or are rows of a design matrix.
 
     Raises
     ------
@@ -601,19 +598,21 @@ class Dataset(Records):
     y: NDArray[np.float64]
     classes: int | None = None
     repaired: Repaired = field(default_factory=Repaired)
-    form: Form = "unit ball"
     # No field, for a ledger knows records by the fields: where each block ends, if these are one side of a source.
     _ends_of_side: ClassVar[tuple[int, ...] | None] = None
 
     def __post_init__(self) -> None:
         """Check that no record is larger than every privacy bound needs it to be, and freeze the arrays."""
         X, y = self.X, self.y
-        check_rows(X, self.form)
-        check_labels(y, self.classes)
+        self._check()
         if y.shape != X.shape[:1]:
             raise LocalProtocolError(_LABELS)
         X.setflags(write=False)
         y.setflags(write=False)
+
+    def _check(self) -> None:
+        check_rows(self.X)
+        check_labels(self.y, self.classes)
 
     @classmethod
     def from_unit_ball(cls, X: ArrayLike, y: ArrayLike, classes: int | None = None) -> Self:
@@ -665,6 +664,35 @@ class Dataset(Records):
         return (*range(ROWS, self.n, ROWS), self.n) if self._ends_of_side is None else self._ends_of_side
 
 
+class Covariates(Dataset):
+    """One party's records for a regression: numbers between -1 and 1 as they are, not divided by a record's length.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, p)
+        Numbers by their public bounds; levels and bins in treatment coding, 0 or 1. There is no constant among them.
+    y : ndarray, shape (n,)
+        Labels -1 and +1, or numbers between -1 and 1 by the label's public bounds.
+    classes : int, optional
+        0 where the label is a number; None if it has two values.
+    repaired : Repaired
+    """
+
+    @property
+    def coding(self) -> Coding:
+        """That of covariates."""
+        return "treatment"
+
+    def _check(self) -> None:
+        for values, dimensions in ((self.X, 2), (self.y, 1)):
+            # Written so that a number that is not finite fails as well.
+            if values.ndim != dimensions or not (np.abs(values) <= 1).all():
+                raise LocalProtocolError("a covariate or a label lies outside [-1, 1]; no privacy bound would hold")
+
+    def __repr__(self) -> str:
+        return "<Covariates: secret>"
+
+
 def _towards_zero(exact: NDArray[np.float64]) -> NDArray[np.float32]:
     """Round towards zero, so that no record becomes longer: all sensitivity bounds need a length of at most 1."""
     nearest = exact.astype(np.float32)
@@ -685,21 +713,21 @@ class Encoder:
         The study's rule for cells that do not fit: "clamp" or "refuse". A prediction follows the rule of the training.
     precision : str
         How coordinates are stored: "float64" or "float32". It is not stored with a model, and predictions have float64.
-    form : Form
-        Whether a record becomes a vector in the unit ball, or a row of a design matrix, which has no intercept.
+    coding : Coding
+        "one-hot" for vectors in the unit ball, or "treatment" for covariates, which have no intercept.
     """
 
     features: tuple[Feature, ...]
     intercept: bool
     out_of_bounds: OutOfBounds = "refuse"
     precision: Precision = field(default="float64", compare=False)
-    form: Form = "unit ball"
+    coding: Coding = "one-hot"
 
     @classmethod
-    def from_study(cls, study: Study, form: Form = "unit ball") -> Self:
-        """Return the study's encoder for records of a form."""
-        rules, intercept = study.study, study.model.intercept and form == "unit ball"
-        return cls(study.features, intercept, rules.out_of_bounds, rules.precision or "float64", form)
+    def from_study(cls, study: Study, coding: Coding = "one-hot") -> Self:
+        """Return the study's encoder, in a coding."""
+        rules, intercept = study.study, study.model.intercept and coding == "one-hot"
+        return cls(study.features, intercept, rules.out_of_bounds, rules.precision or "float64", coding)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -719,7 +747,7 @@ class Encoder:
 
     def of(self, f: Feature) -> tuple[str, ...]:
         """Return the names of the coordinates that a feature becomes."""
-        return f.contrasts if self.form == "design" else f.coordinates
+        return f.covariates if self.coding == "treatment" else f.coordinates
 
     @property
     def d(self) -> int:
@@ -728,7 +756,7 @@ class Encoder:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value that keeps every number exactly."""
-        return encoder_to_json(self.features, self.out_of_bounds, intercept=self.intercept, form=self.form)
+        return encoder_to_json(self.features, self.out_of_bounds, intercept=self.intercept, coding=self.coding)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -742,13 +770,13 @@ class Encoder:
         try:
             features = tuple(Feature.model_validate(f) for f in data["features"])
             intercept, rule = data["intercept"], data.get("out_of_bounds", "refuse")
-            form = data.get("form", "unit ball")
+            coding = data.get("coding", "one-hot")
         except (AttributeError, KeyError, TypeError, ValidationError) as error:
             raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL) from error
-        known = rule in get_args(OutOfBounds) and form in get_args(Form)
-        if not (features and isinstance(intercept, bool) and known) or (intercept and form == "design"):
+        known = rule in get_args(OutOfBounds) and coding in get_args(Coding)
+        if not (features and isinstance(intercept, bool) and known) or (intercept and coding == "treatment"):
             raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL)
-        return cls(features, intercept, rule, form=form)
+        return cls(features, intercept, rule, coding=coding)
 
     def encode(self, columns: Mapping[str, Column]) -> NDArray[np.float64]:
         """Encode and clip records.
@@ -763,7 +791,7 @@ class Encoder:
         Returns
         -------
         ndarray of float64, shape (n, d)
-            Rows of norm at most 1, or of a design matrix.
+            Rows of norm at most 1, or covariates.
 
         Raises
         ------
@@ -808,7 +836,7 @@ class Encoder:
             for kind, rows in found.faults.items():
                 refused = not is_allowed(f, kind, clamps=clamps)
                 faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
-            X[:, place : place + width] = found.block[:, -width:]  # a design matrix leaves the first of several out
+            X[:, place : place + width] = found.block[:, -width:]  # of levels, treatment coding has no first
             place, repaired = place + width, repaired + found.repaired
         self._finish(X)
         return repaired
@@ -842,7 +870,7 @@ class Encoder:
         return n, repaired
 
     def _finish(self, X: NDArray[np.float64]) -> None:
-        if self.form == "design":
+        if self.coding == "treatment":
             return
         if self.intercept:
             X[:, -1] = 1.0

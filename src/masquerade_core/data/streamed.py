@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
 from masquerade_core.data.schema import check_labels, check_rows
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
-from masquerade_core.study import Form, as_fraction
+from masquerade_core.study import Coding, as_fraction
 
 __all__ = ["Room", "Scratch", "Streamed"]
 
@@ -192,12 +192,12 @@ class Room:
     ----------
     folder : path
         The folder of the scratch file.
-    form : Form
+    coding : Coding
         What the rows are.
     """
 
-    def __init__(self, folder: Path | str, form: Form = "unit ball") -> None:
-        self._folder, self._form = folder, form
+    def __init__(self, folder: Path | str, coding: Coding = "one-hot") -> None:
+        self._folder, self._coding = folder, coding
         self._scratch: Scratch | None = None
         self._X: NDArray[Any] = np.empty((0, 0))
         self._done = 0
@@ -226,7 +226,7 @@ class Room:
         """Check the rows up to ``n``, which are not touched again, and give their memory back."""
         if n > len(self._X):
             raise LocalProtocolError("a source has more records than it said")
-        check_rows(self._X[self._done : n], self._form)
+        check_rows(self._X[self._done : n], self._coding)
         if self._scratch is not None:
             width = self._X.strides[0]
             self._scratch.forget(self._done * width, n * width)
@@ -236,7 +236,7 @@ class Room:
         """Return the rows that were filled, with their labels."""
         X, scratch, self._X, self._scratch = self._X, self._scratch, np.empty((0, 0)), None
         assert scratch is not None  # noqa: S101  the matrix was made
-        found = Streamed(scratch, len(y), X.shape[1], X.dtype, classes, repaired, form=self._form)
+        found = Streamed(scratch, len(y), X.shape[1], X.dtype, classes, repaired, coding=self._coding)
         scratch.shrink(len(y) * (X.strides[0] + _LABEL.itemsize))
         for start in range(0, len(y), ROWS):
             some = np.asarray(y[start : start + ROWS], dtype=_LABEL)
@@ -265,7 +265,7 @@ class Streamed(Records):
         The share of records that is held back from learning, where these are one side of the file's records.
     held : bool
         Whether they are those held back.
-    form : Form
+    coding : Coding
         What they are.
     """
 
@@ -277,7 +277,7 @@ class Streamed(Records):
     repaired: Repaired = field(default_factory=Repaired)
     share: float | None = None
     held: bool = False
-    form: Form = "unit ball"
+    coding: Coding = "one-hot"
 
     @property
     def n(self) -> int:

@@ -33,12 +33,12 @@ __all__ = [
     "MOST_PARTIES",
     "THRESHOLD_RULES",
     "AuxiliaryFile",
+    "Coding",
     "Crypto",
     "Curator",
     "Dropouts",
     "EvaluationSection",
     "Feature",
-    "Form",
     "Label",
     "Model",
     "OutOfBounds",
@@ -210,13 +210,13 @@ class Feature(Section):
         return (f"{self.name}<{shown[0]}", *between, f"{self.name}>={shown[-1]}")
 
     @property
-    def contrasts(self) -> tuple[str, ...]:
-        """The names of the columns of a design matrix that this feature becomes.
+    def covariates(self) -> tuple[str, ...]:
+        """The names of the columns that a regression has for this feature.
 
-        A number is one column. L levels are L - 1 columns of 0 and 1, and so are L bins: each stands for the difference
-        from the first level or bin, the *reference*, which has no column.
+        It is in *treatment coding*: a level, or a bin, has a column of 0 and 1 of its own unless it is the first. All
+        others are compared with the first.
         """
-        return self.coordinates[1:] if self.reference else self.coordinates
+        return self.coordinates if self.levels is None and self.edges is None else self.coordinates[1:]
 
     @property
     def reference(self) -> str:
@@ -245,8 +245,12 @@ _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 OutOfBounds = Literal["refuse", "clamp"]
 """The treatment of cells that do not fit the study's public bounds and levels."""
 
-Form = Literal["unit ball", "design"]
-"""What records become: vectors of length at most 1, or rows of a design matrix, whose entries are at most 1."""
+Coding = Literal["one-hot", "treatment"]
+"""What records become.
+
+"one-hot": vectors in the unit ball, with a coordinate for each level. "treatment": the covariates of a regression, each
+between -1 and 1, with a column for each level but the first.
+"""
 
 Precision = Literal["float64", "float32"]
 """How a record's coordinates are stored."""

@@ -191,7 +191,7 @@ class Study(Section):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, as every model of pydantic does; what follows from its fields is worked out anew."""
         copied = super().model_copy(update=update, deep=deep)
-        for derived in ("names", "place_of", "coordinates", "contrasts", "record_limits"):
+        for derived in ("names", "place_of", "coordinates", "covariates", "record_limits"):
             copied.__dict__.pop(derived, None)
         return copied
 
@@ -262,9 +262,9 @@ class Study(Section):
         return (*encoded, INTERCEPT) if self.model.intercept else encoded
 
     @cached_property
-    def contrasts(self) -> tuple[str, ...]:
-        """The names of the columns of a design matrix, without the intercept's."""
-        return tuple(name for f in self.features for name in f.contrasts)
+    def covariates(self) -> tuple[str, ...]:
+        """The names of a regression's columns, in treatment coding; the intercept is none of them."""
+        return tuple(name for f in self.features for name in f.covariates)
 
     @property
     def d(self) -> int:

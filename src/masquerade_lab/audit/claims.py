@@ -22,7 +22,7 @@ from masquerade_lab.audit.audit import Audit, Gate, Scores
 from masquerade_lab.audit.canary import FLAT, flat, others, study_of
 from masquerade_lab.audit.source import Source
 from masquerade_lab.baselines import gop
-from masquerade_lab.reproduce.rajkumar_runs import printed_root
+from masquerade_lab.reproduce.rajkumar import printed_root
 from masquerade_protocols import protocol_of
 from masquerade_protocols.blocks import local_descent
 from masquerade_protocols.in_memory import run_in_memory

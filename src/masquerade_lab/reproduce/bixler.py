@@ -450,15 +450,7 @@ def _judged(
     hidden: Collection[str],
     note: str = "",
 ) -> list[Row]:
-    return judged(
-        table,
-        name,
-        values,
-        _expected(quantity),
-        {mistake: found for mistake, found in mistakes.items() if mistake not in hidden},
-        unseen={mistake: found for mistake, found in mistakes.items() if mistake in hidden},
-        note=note,
-    )
+    return judged(table, name, values, _expected(quantity), mistakes, hidden=hidden, note=note)
 
 
 def _spread_rows(names: list[str], losses: _Array) -> Iterator[Row]:

@@ -24,8 +24,8 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task, gathered
-from masquerade_lab.reproduce.rajkumar_runs import Split, aggregates, descend, draw_eta, draw_rho
-from masquerade_lab.reproduce.rajkumar_runs import study_of as paper_study
+from masquerade_lab.reproduce.rajkumar import Split, aggregates, descend, draw_eta, draw_rho
+from masquerade_lab.reproduce.rajkumar import study_of as paper_study
 from masquerade_protocols.blocks.noise_shares import draw_noise_share
 from masquerade_protocols.dp_gd import roles as dp_gd
 from masquerade_protocols.psgd.schedule import psgd

@@ -14,9 +14,9 @@ from sklearn.datasets import load_svmlight_file
 
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
+from masquerade_lab.encoding import one_hot
 from masquerade_lab.originals import Table, kddcup
 from masquerade_lab.reproduce.hamm_binary_runs import BinaryRecords
-from masquerade_lab.reproduce.kang_data import one_hot
 
 __all__ = ["connections", "stand_in", "urls"]
 

@@ -13,12 +13,12 @@ from masquerade_lab.reproduce.engine.tasks import RunTasks, one_after_another
 from masquerade_lab.reproduce.hamm import figure_2 as hamm_figure_2
 from masquerade_lab.reproduce.hamm_binary import figure_3 as hamm_figure_3
 from masquerade_lab.reproduce.hamm_binary import figure_4 as hamm_figure_4
+from masquerade_lab.reproduce.kang import figure_1 as kang_figure_1
 from masquerade_lab.reproduce.kang import figure_2 as kang_figure_2
-from masquerade_lab.reproduce.kang_epsilon import figure_1 as kang_figure_1
-from masquerade_lab.reproduce.kang_pl import figure_pl as kang_figure_pl
+from masquerade_lab.reproduce.kang import figure_pl as kang_figure_pl
 from masquerade_lab.reproduce.pathak import figure_2 as pathak_figure_2
-from masquerade_lab.reproduce.rajkumar import figure_1
-from masquerade_lab.reproduce.rajkumar_breast_cancer import figure_2 as rajkumar_figure_2
+from masquerade_lab.reproduce.rajkumar import figure_1 as rajkumar_figure_1
+from masquerade_lab.reproduce.rajkumar import figure_2 as rajkumar_figure_2
 from masquerade_lab.reproduce.summary import figure_1 as summary_figure_1
 
 __all__ = ["MEASURED", "PAPERS", "Asked", "Figure", "asked_for", "reproduce"]
@@ -81,7 +81,7 @@ PAPERS: dict[str, dict[str, Figure]] = {
         )
     },
     "rajkumar-2012": {
-        "1": Figure(figure_1, 20, 2012, title="PSGD, GOP and local aggregation, by K and by skew", seconds=42),
+        "1": Figure(rajkumar_figure_1, 20, 2012, title="PSGD, GOP and local aggregation, by K and by skew", seconds=42),
         "2": Figure(rajkumar_figure_2, 20, 2012, title="the same on breast cancer: a null result", seconds=65),
     },
     "kang": {

@@ -497,20 +497,10 @@ def _about_w_star(setting: Setting) -> tuple[float, float]:
     return round(_W_STAR[setting.lam] - _FEW, 6), round(_W_STAR[setting.lam] + _FEW, 6)
 
 
-def _told(
-    table: str, setting: Setting, name: str, values: _Array, mistakes: Mapping[str, _Array], note: str = ""
-) -> list[Row]:
+def _told(table: str, setting: Setting, name: str, values: _Array, mistakes: Mapping[str, _Array]) -> list[Row]:
     """Return a quantity's row with its band, and a row for each mistake."""
     hidden = {mistake for of, mistake in _UNSEEN.get(table, ()) if of == name}
-    return judged(
-        table,
-        name,
-        values,
-        reference("pathak-2010 2", f"{setting.name}, {name}"),
-        {mistake: draws for mistake, draws in mistakes.items() if mistake not in hidden},
-        unseen={mistake: draws for mistake, draws in mistakes.items() if mistake in hidden},
-        note=note,
-    )
+    return judged(table, name, values, reference("pathak-2010 2", f"{setting.name}, {name}"), mistakes, hidden=hidden)
 
 
 def _variants(errors: _Errors, curve: str, eps: float) -> dict[str, _Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
-from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, rajkumar, rajkumar_runs, reproduce
+from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, rajkumar, reproduce
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import mean_and_error
 from masquerade_protocols.psgd import roles as psgd
@@ -42,7 +43,7 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
 def reduced() -> Report:
     # 300 rounds of 20 draws take two minutes, nearly all of them for rho.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rajkumar, "_ROUNDS", (10, 50, 100))
+        patch.setattr(rajkumar, "FIGURE_1", replace(rajkumar.FIGURE_1, rounds=(10, 50, 100)))
         return reproduce("rajkumar-2012", draws=4)
 
 
@@ -105,26 +106,26 @@ def test_a_program_with_half_of_the_noise_or_none_leaves_the_bands(
     scale: float, noticed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("draw_eta", "output_noise"):
-        right = getattr(rajkumar_runs, name)
-        monkeypatch.setattr(rajkumar_runs, name, lambda *given, right=right: scale * right(*given))
+        right = getattr(rajkumar, name)
+        monkeypatch.setattr(rajkumar, name, lambda *given, right=right: scale * right(*given))
     seed, splits = 2012, {"even, K = 5": (0.2,) * 5}
-    sets = [rajkumar_runs.gradient("simulated", seed, i, 4, 0.1, 0.2, (5,), (100,), False) for i in range(5)]
+    sets = [rajkumar.gradient("simulated", seed, i, 4, 0.1, 0.2, (5,), (100,), False) for i in range(5)]
     assert _outside([found["gop, same eta, 0.2"] for found in sets], "GOP, eps = 0.2") == noticed
     assert _outside([found["psgd 0.2 5 100"] for found in sets], "PSGD, K = 5, T = 100, eps = 0.2") == noticed
-    sets = [rajkumar_runs.aggregated("simulated", seed, i, 2, 40, 0.1, (1.0,), splits, (5,)) for i in range(5)]
+    sets = [rajkumar.aggregated("simulated", seed, i, 2, 40, 0.1, (1.0,), splits, (5,)) for i in range(5)]
     for key, name in (("la", "LA"), ("la / K", "LA / K")):
         values = [found[f"{key} 1.0 even, K = 5"] for found in sets]
         assert _outside(values, f"{name}, even, K = 5, eps = 1.0") == noticed
 
 
 def test_mirror_images_follow_their_draws_and_mistakes_are_made_of_the_same_noise() -> None:
-    found = rajkumar_runs.aggregated("simulated", 1, 0, 3, 4, 0.1, (1.0,), {"skew": (0.1, 0.9)}, (2,))
+    found = rajkumar.aggregated("simulated", 1, 0, 3, 4, 0.1, (1.0,), {"skew": (0.1, 0.9)}, (2,))
     assert {len(values) for name, values in found.items() if name.endswith("skew") and "quiet" not in name} == {8}
     assert {len(values) for name, values in found.items() if name.endswith("random 2") and "quiet" not in name} == {6}
-    records, test = rajkumar_runs.load("simulated", 1, 0)
-    law = rajkumar_runs.Split((0.1, 0.9), 1.0)
-    average = rajkumar_runs.average(records, law.parts, 0.1)
-    eta = rajkumar_runs.output_noise(records, law, 0.1, "rajkumar-2012 1 0", 4)
+    records, test = rajkumar.load("simulated", 1, 0)
+    law = rajkumar.Split((0.1, 0.9), 1.0)
+    average = rajkumar.average(records, law.parts, 0.1)
+    eta = rajkumar.output_noise(records, law, 0.1, "rajkumar-2012 1 0", 4)
     for part, scale in (("", 1.0), ("half ", 0.5), ("n/K ", 0.2), ("quiet ", 0.0)):
         w = [average + sign * scale * one for sign in (1, -1) for one in eta]
         name = "quiet la skew" if part == "quiet " else f"{part}la 1.0 skew"
@@ -152,7 +153,7 @@ def test_rounds_without_encryption_equal_those_under_encryption(monkeypatch: pyt
     rho = np.array(rhos, dtype=float).reshape(K, T, 10).sum(axis=0) / 2**psgd_schedule.FRACTION_BITS
     rows = np.array([0.0, 1.0])[:, None]  # two runs at once: without and with the noise
     schedule = psgd_schedule.psgd(study, len(records.y))
-    before, after = rajkumar_runs.descend(records, study, schedule, lambda t: rows * (eta + rho[t]), (T - 1, T))
+    before, after = rajkumar.descend(records, study, schedule, lambda t: rows * (eta + rho[t]), (T - 1, T))
     np.testing.assert_allclose(after[1], encrypted, rtol=0, atol=1e-6)
     assert np.linalg.norm(after[0] - encrypted) > 1e-3
     assert np.linalg.norm(before[1] - encrypted) > 1e-6
@@ -160,11 +161,11 @@ def test_rounds_without_encryption_equal_those_under_encryption(monkeypatch: pyt
 
 def test_everybodys_sum_of_eta_has_the_law_of_sigma_star_and_no_other() -> None:
     sigma = Fraction(44)
-    eta = rajkumar_runs.draw_eta("law", sigma, 300).ravel()
+    eta = rajkumar.draw_eta("law", sigma, 300).ravel()
     assert stats.kstest(eta, stats.norm(scale=44).cdf).pvalue > 1e-6
     for factor in (0.7, 1.3):
         assert stats.kstest(eta, stats.norm(scale=44 * factor).cdf).pvalue < 1e-6
-    fresh = rajkumar_runs.draw_fresh("law", sigma, 30, 2)
+    fresh = rajkumar.draw_fresh("law", sigma, 30, 2)
     assert fresh.shape == (30, 2, 10)
     assert stats.kstest(fresh.ravel(), stats.norm(scale=44).cdf).pvalue > 1e-6
     assert len(np.unique(fresh[:, 0, 0])) == 30
@@ -173,7 +174,7 @@ def test_everybodys_sum_of_eta_has_the_law_of_sigma_star_and_no_other() -> None:
 def test_rho_has_its_law_for_one_party_and_adds_up_over_the_first_of_them() -> None:
     beta = Fraction(1, 10)
     schedule = psgd_schedule.Schedule(Fraction(0), lambda _t: beta, Fraction(0))
-    rho = rajkumar_runs.draw_rho("law", schedule, 20, 30, (1, 2, 4))
+    rho = rajkumar.draw_rho("law", schedule, 20, 30, (1, 2, 4))
     assert rho.shape == (20, 3, 30, 10)
     norms = np.linalg.norm(rho[:, 0].reshape(-1, 10), axis=1)
     for factor, fits in ((1.0, True), (0.7, False), (1.3, False)):
@@ -188,20 +189,20 @@ def test_local_aggregation_adds_the_smallest_partys_noise_to_the_average() -> No
     records, _ = unit_ball(1)
     parts = (0.05, 0.35, 0.6)
     average = np.mean([fit(part.X, part.y, 0.1) for part in deal(records, parts)], axis=0)
-    l2 = rajkumar_runs.Split(parts, 1.0)
-    norms = np.linalg.norm(rajkumar_runs.aggregates(records, l2, 0.1, "law", 400) - average, axis=1)
+    l2 = rajkumar.Split(parts, 1.0)
+    norms = np.linalg.norm(rajkumar.aggregates(records, l2, 0.1, "law", 400) - average, axis=1)
     beta = 50 * 0.1 / 2
     for factor, fits in ((1.0, True), (0.7, False), (1.3, False)):
         assert (stats.kstest(norms, stats.gamma(10, scale=factor / beta).cdf).pvalue > 1e-6) == fits
-    divided = rajkumar_runs.aggregates(records, rajkumar_runs.Split(parts, 1.0, divided=True), 0.1, "law", 400)
+    divided = rajkumar.aggregates(records, rajkumar.Split(parts, 1.0, divided=True), 0.1, "law", 400)
     assert np.linalg.norm(divided - average, axis=1).mean() == pytest.approx(norms.mean() / 3, rel=0.1)
-    laplace = rajkumar_runs.aggregates(records, rajkumar_runs.Split(parts, 1.0, "laplace"), 0.1, "law", 100)
+    laplace = rajkumar.aggregates(records, rajkumar.Split(parts, 1.0, "laplace"), 0.1, "law", 100)
     assert stats.kstest((laplace - average).ravel(), stats.laplace(scale=4 / (50 * 0.1)).cdf).pvalue > 1e-6
 
 
 def test_the_printed_root_solves_the_printed_equation() -> None:
-    assert rajkumar_runs.printed_root(10, 0.1, 0.05) == pytest.approx(0.231, abs=5e-4)
-    sigma, e = rajkumar_runs.printed_root(7, 0.3, 0.01), 0.3
+    assert rajkumar.printed_root(10, 0.1, 0.05) == pytest.approx(0.231, abs=5e-4)
+    sigma, e = rajkumar.printed_root(7, 0.3, 0.01), 0.3
     assert stats.chi2(7).cdf((sigma * e - 2) ** 2 / (4 * sigma**2)) == pytest.approx(0.99)
 
 
@@ -245,8 +246,7 @@ def test_a_broken_variant_must_miss_the_band_and_all_else_lie_in_it(
 
 
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rajkumar, "_SETS", 2)
-    monkeypatch.setattr(rajkumar, "_ROUNDS", (1, 2, 3))
+    monkeypatch.setattr(rajkumar, "FIGURE_1", replace(rajkumar.FIGURE_1, sets=2, rounds=(1, 2, 3)))
 
 
 def test_the_command_gives_every_row_and_fails_when_a_band_is_missed(

@@ -19,10 +19,19 @@ from masquerade_core.learning.erm import fit, gradient_norm
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.originals import ADULT_COLUMNS, KDDCUP_COLUMNS, Table
-from masquerade_lab.reproduce import PAPERS, Report, central_baselines, dp_whitened, dp_whitened_runs, reproduce
-from masquerade_lab.reproduce import dp_whitened_data as sets
-from masquerade_lab.reproduce.central_baselines import Logistic, adassp, amp, objective_perturbation, objective_sigma
-from masquerade_lab.reproduce.dp_whitened_runs import Found, draw_shares, learn_in_clear, measure, study_of
+from masquerade_lab.reproduce import PAPERS, Report, dp_whitened, reproduce
+from masquerade_lab.reproduce.dp_whitened import (
+    Found,
+    Logistic,
+    adassp,
+    amp,
+    draw_shares,
+    learn_in_clear,
+    measure,
+    objective_perturbation,
+    objective_sigma,
+    study_of,
+)
 from masquerade_lab.reproduce.engine.tasks import one_after_another
 from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 from tests.adult_helpers import official, write_adult
@@ -42,8 +51,8 @@ def _records(n: int = 400, d: int = 6, seed: int = 0, mean: float = 0.5) -> Data
     return Dataset(X, np.where(scores > np.median(scores), 1.0, -1.0))
 
 
-def _benchmark(title: str = "Adult", delta: float = 1e-5) -> sets.Benchmark:
-    return sets.Benchmark(title, "", lambda _: sets.Split(_records()), delta)
+def _benchmark(title: str = "Adult", delta: float = 1e-5) -> dp_whitened.Benchmark:
+    return dp_whitened.Benchmark(title, "", lambda _: dp_whitened.Split(_records()), delta)
 
 
 # --- Runs in the clear ------------------------------------------------------------------
@@ -52,7 +61,7 @@ def _benchmark(title: str = "Adult", delta: float = 1e-5) -> sets.Benchmark:
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_a_run_in_the_clear_is_the_one_through_the_real_roles(epsilon: float) -> None:
     records, study = _records(500), study_of(6, epsilon, 1e-5)
-    real = dp_whitened_runs._through_roles(study, records, "one")
+    real = dp_whitened._through_roles(study, records, "one")
     clear = learn_in_clear(study, records, draw_shares("one", 6))
     np.testing.assert_allclose(clear.weights + clear.offset, real.weights + real.offset, rtol=0, atol=1e-9)
     other = learn_in_clear(study, records, draw_shares("two", 6))
@@ -70,19 +79,19 @@ def test_the_shares_of_five_parties_add_up() -> None:
 
 def test_the_noise_that_is_measured_keeps_the_mu_of_the_target_and_half_of_it_keeps_twice_that() -> None:
     """So far off the middle that they are centred from epsilon = 1 on."""
-    found = measure(_benchmark(), sets.Split(_records(d=24, mean=2.0)), 4, 1, broken=(0.1,))
-    for epsilon in dp_whitened_runs.EPSILONS:
-        assert found.mu_kept(dp_whitened_runs.OURS, epsilon) == pytest.approx(1, abs=0.03)
-    for variant in (dp_whitened_runs.HALVED, dp_whitened_runs.THINNED):
+    found = measure(_benchmark(), dp_whitened.Split(_records(d=24, mean=2.0)), 4, 1, broken=(0.1,))
+    for epsilon in dp_whitened.EPSILONS:
+        assert found.mu_kept(dp_whitened.OURS, epsilon) == pytest.approx(1, abs=0.03)
+    for variant in (dp_whitened.HALVED, dp_whitened.THINNED):
         assert found.mu_kept(variant, 0.1) == pytest.approx(2, abs=0.06)
     assert found.apart < 1e-9
-    assert [number for number, _, _ in found.by[dp_whitened_runs.OURS, 1.0]] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert [number for number, _, _ in found.by[dp_whitened.OURS, 1.0]] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert (found.N, found.d) == (320, 24)
 
 
 def test_a_replaced_record_moves_each_sum_as_far_as_the_protocol_s_plan_has_it() -> None:
     """In the plan, squared moves are proportional to the sums' parts of mu^2."""
-    d, plan, move = 6, Plan(study_of(6, 1.0, 1e-5), 4000), dp_whitened_runs._squared_move
+    d, plan, move = 6, Plan(study_of(6, 1.0, 1e-5), 4000), dp_whitened._squared_move
     first, second, moments, gradients = map(float, plan.parts)
     squared = [
         move("first mean", d + 1, d) * plan.first_mean**2 / first,
@@ -97,7 +106,7 @@ def test_a_replaced_record_moves_each_sum_as_far_as_the_protocol_s_plan_has_it()
 
 def test_the_epsilon_of_half_the_noise_has_twice_the_mu() -> None:
     for epsilon in (0.1, 1.0):
-        assert mu_of(dp_whitened_runs.halved_epsilon(epsilon, 1e-6), 1e-6) == pytest.approx(2 * mu_of(epsilon, 1e-6))
+        assert mu_of(dp_whitened.halved_epsilon(epsilon, 1e-6), 1e-6) == pytest.approx(2 * mu_of(epsilon, 1e-6))
 
 
 def test_error_and_auc_are_those_of_scikit_learn() -> None:
@@ -147,7 +156,7 @@ def test_objective_perturbation_s_noise_is_the_least_that_its_bound_on_the_loss_
 def test_objective_perturbation_s_noise_is_the_note_s_and_grows_as_the_penalty_falls() -> None:
     for epsilon, delta, sigma in ((0.1, 0.05, 18.35), (0.2, 0.05, 12.07), (1, 0.05, 3.87), (0.1, 1e-5, 72.7)):
         assert objective_sigma(1e12, epsilon, delta) == pytest.approx(sigma, rel=1e-3)
-    noises = [objective_sigma(penalty, 0.1, 1e-5) for penalty in central_baselines.penalties(0.1)]
+    noises = [objective_sigma(penalty, 0.1, 1e-5) for penalty in dp_whitened.penalties(0.1)]
     assert noises == sorted(noises, reverse=True)
     assert noises[0] == pytest.approx(objective_sigma(1e12, 0.05, 1e-5), rel=1e-6)  # half of epsilon is left
 
@@ -178,7 +187,7 @@ def test_the_objective_is_tilted_by_as_much_noise_as_is_needed(method: Callable[
 
 
 def test_amp_leaves_less_than_one_of_epsilon_for_the_determinants() -> None:
-    for epsilon in dp_whitened_runs.EPSILONS:
+    for epsilon in dp_whitened.EPSILONS:
         penalty, _ = amp(_Asked(), epsilon, 1e-5, SimulationRng(1))  # type: ignore[arg-type]  # it only notes
         assert 0 < 0.5 / penalty < min(1, epsilon / 3 + 0.7)
 
@@ -199,22 +208,31 @@ def test_adassp_is_least_squares_where_nothing_is_private_and_noise_where_everyt
 
 def test_numbers_go_by_their_bounds_and_words_by_their_levels_and_a_constant_stands_last() -> None:
     table = Table(("age", "job", "id", "y"), [("20", "b", "7", "no"), ("70", "a", "8", "yes"), ("99", "b", "9", "no")])
-    data = sets._encoded(table, "y", "yes", {"age": (20, 70)}, left_out=("id",))
+    data = dp_whitened._encoded(table, "y", "yes", {"age": (20, 70)}, left_out=("id",))
     rows = np.array([[-1, 0, 1, 1], [1, 1, 0, 1], [1, 0, 1, 1]])
     np.testing.assert_allclose(data.X, rows / sqrt(3))
     np.testing.assert_array_equal(data.y, [-1, 1, -1])
-    assert [sets._round_above(x) for x in (0.4, 1, 7, 30, 255, 256, 1000, 5001)] == [1, 1, 10, 100, 255, 1e3, 1e3, 1e4]
+    assert [dp_whitened._round_above(x) for x in (0.4, 1, 7, 30, 255, 256, 1000, 5001)] == [
+        1,
+        1,
+        10,
+        100,
+        255,
+        1e3,
+        1e3,
+        1e4,
+    ]
 
 
 def test_a_fifth_is_drawn_for_testing_or_the_split_is_fixed() -> None:
     records = _records(101)
-    (train, test), (again, _) = (sets.Split(records).draw("a") for _ in range(2))
+    (train, test), (again, _) = (dp_whitened.Split(records).draw("a") for _ in range(2))
     assert (len(train.y), len(test.y)) == (81, 20)
     together = np.vstack([train.X, test.X])
     np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(records.X, axis=0))
     np.testing.assert_array_equal(train.X, again.X)
-    assert (sets.Split(records).draw("b")[0].X != train.X).any()
-    assert sets.Split(records, test).draw("a") == sets.Split(records, test).draw("b") == (records, test)
+    assert (dp_whitened.Split(records).draw("b")[0].X != train.X).any()
+    assert dp_whitened.Split(records, test).draw("a") == dp_whitened.Split(records, test).draw("b") == (records, test)
 
 
 def _folder(root: Path, name: str) -> Path:
@@ -235,7 +253,7 @@ def test_each_set_is_read_and_no_column_of_the_outcome_is_among_its_coordinates(
         row[1:6] = ["tcp", "http", "SF", str(i), str(2 * i)]
     text = "\n".join(",".join(row) for row in [*kdd, *kdd])
     (_folder(tmp_path, "kddcup99") / "kddcup.data_10_percent").write_text(text)
-    head = ";".join(sets._BANK_WORDS.split())
+    head = ";".join(dp_whitened._BANK_WORDS.split())
     calls = [f"40;job;m;e;no;100;no;no;c;5;may;{i};1;-1;0;unknown;{'yes' if i % 9 else 'no'}" for i in range(40)]
     (_folder(tmp_path, "bank-marketing") / "bank-full.csv").write_text("\n".join([head, *calls]))
     payments = ["Time," + ",".join(f"V{i}" for i in range(1, 29)) + ",Amount,Class"]
@@ -244,7 +262,7 @@ def test_each_set_is_read_and_no_column_of_the_outcome_is_among_its_coordinates(
     X, y = rng.uniform(-1, 1, size=(60, 300)), np.arange(60) % 6 + 1
     np.savez(_folder(tmp_path, "uci-har-time265") / "har.npz", X_train=X, y_train=y, X_test=X[:30], y_test=y[:30])
     sizes = {}
-    for one in sets.BENCHMARKS:
+    for one in dp_whitened.BENCHMARKS:
         if one.folder and (tmp_path / one.folder).is_dir():
             train, test = one.read(tmp_path / one.folder).draw("x")
             sizes[one.title] = (*train.X.shape, len(test.y))
@@ -316,7 +334,7 @@ def test_what_stands_beside_it_is_shown_with_its_auc(reduced: Report) -> None:
 
 def test_the_same_seed_gives_the_same_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _folder(tmp_path, "adult")
-    small = (_benchmark("WDBC"), sets.Benchmark("HAR", "adult", lambda _: sets.Split(_records(60)), 1e-5))
+    small = (_benchmark("WDBC"), dp_whitened.Benchmark("HAR", "adult", lambda _: dp_whitened.Split(_records(60)), 1e-5))
     monkeypatch.setattr(dp_whitened, "BENCHMARKS", small)
     first, second, other = (dp_whitened.figure_1(1, seed, one_after_another, tmp_path).to_json() for seed in (1, 1, 2))
     assert first == second != other
@@ -330,32 +348,32 @@ def _made(errors: dict[tuple[str, float], list[float]], N: int = 32_561, d: int 
 
 
 def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    mu = {dp_whitened_runs.OURS: 1.0, dp_whitened_runs.HALVED: 2.0, dp_whitened_runs.THINNED: 2.0}
+    mu = {dp_whitened.OURS: 1.0, dp_whitened.HALVED: 2.0, dp_whitened.THINNED: 2.0}
     monkeypatch.setattr(Found, "mu_kept", lambda _self, method, _epsilon: mu[method])
-    found = _made({(dp_whitened_runs.HALVED, 0.1): [0.161, 0.162], (dp_whitened_runs.THINNED, 0.1): [0.165, 0.166]})
+    found = _made({(dp_whitened.HALVED, 0.1): [0.161, 0.162], (dp_whitened.THINNED, 0.1): [0.165, 0.166]})
     rows = dp_whitened._broken_rows([found])
     assert [row.verdict for row in rows] == ["outside: caught", "", "outside: caught", "outside: caught"]
     assert {row.note for row in rows} == {sentence("its_epsilon", "0.21"), sentence("error_cannot_tell")}
     monkeypatch.setattr(Found, "mu_kept", lambda *_: 1.0)
-    rows = dp_whitened._broken_rows([_made({**found_errors(0.165), (dp_whitened_runs.THINNED, 0.1): [0.165, 0.166]})])
+    rows = dp_whitened._broken_rows([_made({**found_errors(0.165), (dp_whitened.THINNED, 0.1): [0.165, 0.166]})])
     assert [row.holds for row in rows] == [False, True, False, False]
 
 
 def found_errors(value: float) -> dict[tuple[str, float], list[float]]:
     """The errors of two draws of the variant with half of every sensitivity."""
-    return {(dp_whitened_runs.HALVED, 0.1): [value, value + 0.001]}
+    return {(dp_whitened.HALVED, 0.1): [value, value + 0.001]}
 
 
 def test_more_errors_than_the_others_are_reported_where_s_promises_otherwise() -> None:
-    errors = {(dp_whitened_runs.MAJORITY, 0.0): [0.236], ("objective perturbation 0", 1.0): [0.3], ("AMP", 1.0): [0.16]}
+    errors = {(dp_whitened.MAJORITY, 0.0): [0.236], ("objective perturbation 0", 1.0): [0.3], ("AMP", 1.0): [0.16]}
     errors["objective perturbation 1", 1.0] = [0.155]
-    errors[dp_whitened_runs.OURS, 1.0] = [0.1575]
+    errors[dp_whitened.OURS, 1.0] = [0.1575]
     for epsilon in (0.1, 0.2, 0.5, 3.0):
-        errors |= {(method, epsilon): [0.2] for method in (dp_whitened_runs.OURS, "AMP", "objective perturbation 0")}
+        errors |= {(method, epsilon): [0.2] for method in (dp_whitened.OURS, "AMP", "objective perturbation 0")}
     rows = {row.name: row for row in dp_whitened._promised_rows(_made(errors))}
     assert len(rows) == 5 * 3
     assert all(row.holds for row in rows.values())
-    errors[dp_whitened_runs.OURS, 1.0] = [0.1585]
+    errors[dp_whitened.OURS, 1.0] = [0.1585]
     missed = [row.name for row in dp_whitened._promised_rows(_made(errors)) if not row.holds]
     assert missed == ["objective perturbation, eps = 1.0"]
     few = {row.name.partition(", ")[2] for row in dp_whitened._promised_rows(_made(errors, N=2000))}

@@ -60,7 +60,8 @@ def test_a_mistake_must_be_caught_surely_unless_it_is_said_to_be_unseen() -> Non
     assert (surely.holds, surely.verdict) == (True, "outside: caught, power 1.000")
     assert barely.power is not None
     assert barely.power < POWER
-    (_, unseen) = judged("t", "q", draws, expected, {}, unseen={"barely": near})
+    (_, seen, unseen) = judged("t", "q", draws, expected, {"barely": near, "surely": far}, hidden={"barely"})
+    assert (seen.name, seen.banded) == ("q: surely", True)
     assert (unseen.banded, unseen.note) == (False, sentence("not_seen_here", f"{barely.power:.2f}"))
     (shown,) = judged("t", "q", draws, None, {"surely": far})
     assert not shown.banded

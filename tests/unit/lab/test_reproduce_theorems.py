@@ -14,11 +14,11 @@ from masquerade.console import literal_console
 from masquerade_core.data.schema import Dataset
 from masquerade_lab.baselines.gop import gop_minimiser
 from masquerade_lab.commands.reproduce import _theorems
-from masquerade_lab.reproduce import Report, hamm_runs, kang_runs, pathak, rajkumar_runs
-from masquerade_lab.reproduce.central_baselines import normals
+from masquerade_lab.reproduce import Report, hamm_runs, kang, pathak, rajkumar
+from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.files import numbers_csv
 from masquerade_lab.reproduce.engine.report import Measured
-from masquerade_lab.reproduce.kang_runs import Setting
+from masquerade_lab.reproduce.kang import Setting
 from masquerade_lab.reproduce.pathak import Records
 
 _Array = NDArray[np.float64]
@@ -75,8 +75,8 @@ def test_pathaks_theorems_fail_a_figure_whose_average_is_wrong(adult: Records, m
 
 
 def _rajkumar() -> list[Measured]:
-    parts = [rajkumar_runs.excesses(7, number, 10, 0.1, 0.2, 3, 40) for number in range(2)]
-    return rajkumar_runs.compared(parts, 0.1, 0.2, 3)
+    parts = [rajkumar.excesses(7, number, 10, 0.1, 0.2, 3, 40) for number in range(2)]
+    return rajkumar.compared(parts, 0.1, 0.2, 3)
 
 
 def test_rajkumars_theorems_hold_and_the_sharper_bound_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,9 +86,7 @@ def test_rajkumars_theorems_hold_and_the_sharper_bound_is_near(monkeypatch: pyte
     gop, psgd = found["Theorem 5.1, GOP"], found["Theorem 5.1, PSGD, K = 3"]
     assert gop.bound == psgd.bound
     assert psgd.mean == pytest.approx(gop.mean, rel=0.5)
-    monkeypatch.setattr(
-        rajkumar_runs, "gop_minimiser", lambda study, records, eta: gop_minimiser(study, records, 2 * eta)
-    )
+    monkeypatch.setattr(rajkumar, "gop_minimiser", lambda study, records, eta: gop_minimiser(study, records, 2 * eta))
     assert "what is proved of it, GOP" in _failed(_rajkumar())
 
 
@@ -100,11 +98,11 @@ def _kang(monkeypatch: pytest.MonkeyPatch, wider: float = 1.0) -> list[Measured]
     X = generator.normal(size=(300, 5))
     X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
     records = Dataset(X, np.where(X[:, 0] + 0.3 * generator.normal(size=300) > 0, 1.0, -1.0))
-    monkeypatch.setattr(kang_runs, "stored", lambda *_: records)
-    monkeypatch.setattr(kang_runs, "normals", lambda rng, count: wider * normals(rng, count))
+    monkeypatch.setattr(kang, "stored", lambda *_: records)
+    monkeypatch.setattr(kang, "normals", lambda rng, count: wider * normals(rng, count))
     setting = Setting(m=4, rounds=100)
-    parts = [kang_runs.excesses("x", Path(), setting, (i,), 10, "seed") for i in range(2)]
-    return kang_runs.compared("x", parts, setting)
+    parts = [kang.excesses("x", Path(), setting, (i,), 10, "seed") for i in range(2)]
+    return kang.compared("x", parts, setting)
 
 
 def test_kangs_inequality_holds_of_one_descent_and_noise_that_is_too_wide_fails_it(

@@ -6,7 +6,7 @@ in at least 95 % of its runs. Where draws are too few or noise too wide for that
 """
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -79,6 +79,7 @@ def judged(
     expected: Reference | None,
     broken: Mapping[str, _Array],
     *,
+    hidden: Collection[str] = (),
     unseen: Mapping[str, _Array] | None = None,
     note: str = "",
 ) -> list[Row]:
@@ -91,9 +92,12 @@ def judged(
     expected : Reference or None
         Without one, or with a single set, nothing is checked.
     broken : dict of ndarray
-        The draws of programs with a known mistake, by what is wrong with them. The band must catch each of them.
+        The draws of programs with a known mistake, by what is wrong with them. The band must catch each of them, but
+        for the hidden ones.
+    hidden : collection of str
+        The mistakes that this quantity cannot show. Their rows say how seldom the band would catch them.
     unseen : dict of ndarray, optional
-        The same for mistakes that this quantity cannot show. Their rows say how seldom the band would catch them.
+        Draws of more hidden mistakes.
     note : str
     """
     if len(values) < 2:  # noqa: PLR2004 - one set has no standard error
@@ -101,7 +105,7 @@ def judged(
     if expected is None:
         found = Mean.of(values)
         return [Row(table, name, found.mean, found.error, note=note)]
-    return against(table, name, values, band(expected, len(values)), broken, unseen=unseen, note=note)
+    return against(table, name, values, band(expected, len(values)), broken, hidden=hidden, unseen=unseen, note=note)
 
 
 def against(
@@ -111,12 +115,15 @@ def against(
     edges: tuple[float, float],
     broken: Mapping[str, _Array],
     *,
+    hidden: Collection[str] = (),
     unseen: Mapping[str, _Array] | None = None,
     note: str = "",
 ) -> list[Row]:
     """Return the rows of :func:`judged` for a band that is given, such as one from a law that is known exactly."""
     found = Mean.of(values)
-    return [Row(table, name, found.mean, found.error, *edges, note=note), *variants(table, name, edges, broken, unseen)]
+    told = {mistake: draws for mistake, draws in broken.items() if mistake in hidden} | dict(unseen or {})
+    caught = {mistake: draws for mistake, draws in broken.items() if mistake not in hidden}
+    return [Row(table, name, found.mean, found.error, *edges, note=note), *variants(table, name, edges, caught, told)]
 
 
 def variants(

@@ -24,9 +24,8 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table
 from masquerade_protocols import entry_of, statement_of
-from masquerade_protocols.blocks import evaluation, masked_sum, noise_shares, paillier_sum
+from masquerade_protocols.blocks import adaptive_sums, evaluation, masked_sum, noise_shares, paillier_sum
 from masquerade_protocols.dp_gd.schedule import noise_of as dp_gd_noise
-from masquerade_protocols.dp_whitened import roles as whitened
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd.schedule import fraction_bits, joint_noise
 from masquerade_protocols.psgd.schedule import psgd as psgd_schedule
@@ -117,7 +116,7 @@ class _Watched:
             return [0] * size if isinstance(rng, _Quiet) else discrete_gaussian(rng, sigma, size)
 
         patch.setattr(Seat, "once", noiseless)
-        for module in (evaluation, noise_shares, whitened, summary, voting):
+        for module in (adaptive_sums, evaluation, noise_shares, summary, voting):
             patch.setattr(module, "discrete_gaussian", drawn)
         for sums in (masked_sum.MaskedPartySums, paillier_sum.PaillierPartySums):
             for name in ("open_sum", "contribute"):

@@ -23,6 +23,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table, replay
 from masquerade_core.wire.codec import decode
 from masquerade_protocols import entry_of, statement_of
+from masquerade_protocols.blocks import adaptive_sums
 from masquerade_protocols.blocks import masked_sum as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.layouts import as_words
@@ -385,7 +386,8 @@ def _told(table: Table, name: str) -> list[Outcome]:
 
 def test_a_piece_of_a_large_sum_is_made_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second moments of d = 6 go in pieces of 8; products have noise of their own size, also the second time."""
-    monkeypatch.setattr(public, "PIECE", 8)
+    for module in (public, adaptive_sums):
+        monkeypatch.setattr(module, "PIECE", 8)
     study = losing(whitened_study(4, 6), 3, 2)
     vectors: list[tuple[int, ...]] = []
     send = ms.MaskedPartySums._send

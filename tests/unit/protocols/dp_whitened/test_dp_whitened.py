@@ -24,9 +24,11 @@ from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
-from masquerade_protocols.dp_whitened import points, public, roles, vectors
+from masquerade_protocols.blocks import public_numbers
+from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide
+from masquerade_protocols.blocks.public_numbers import rounded
+from masquerade_protocols.dp_whitened import public, roles, vectors
 from masquerade_protocols.dp_whitened.estimates import Centre, Point, whitened
-from masquerade_protocols.dp_whitened.points import rounded
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study
@@ -230,7 +232,7 @@ class _Watched:
 
 def _watched_run(study: Study, data: dict[str, Dataset], monkeypatch: pytest.MonkeyPatch) -> _Watched:
     together, sums = pool(study, data), {}
-    total = roles._CharlieSide.total
+    total = CharlieSide.total
 
     async def noted(self: Any, label: str, length: int, unit: int, own: Any, products: int = 0) -> _Floats:
         opened = await total(self, label, length, unit, own, products)
@@ -238,7 +240,7 @@ def _watched_run(study: Study, data: dict[str, Dataset], monkeypatch: pytest.Mon
         return opened
 
     with monkeypatch.context() as patch:
-        patch.setattr(roles._CharlieSide, "total", noted)
+        patch.setattr(CharlieSide, "total", noted)
         models = run_in_memory(roles, study, data)
     return _Watched(study, Plan(study, len(together.y)), together, sums, models)
 
@@ -286,7 +288,7 @@ def test_charlie_who_sends_other_numbers_is_named(monkeypatch: pytest.MonkeyPatc
             return rounded(numbers + (next(sent) == step) * 1e-3 * np.arange(1, len(numbers) + 1))
 
         with monkeypatch.context() as patch:
-            patch.setattr(points, "rounded", wrong)
+            patch.setattr(public_numbers, "rounded", wrong)
             with raises(ProtocolViolation, "other_numbers_sent") as caught:
                 run_in_memory(roles, study, data)
         assert caught.value.peer == CHARLIE
@@ -301,7 +303,7 @@ def test_charlie_who_sends_other_numbers_is_named(monkeypatch: pytest.MonkeyPatc
 )
 def test_numbers_that_are_none_are_charlie_s_fault(values: bytes, match: tuple[Any, ...]) -> None:
     with raises(ProtocolViolation, *match) as caught:
-        points._read(values, 2)
+        public_numbers._read(values, 2)
     assert caught.value.peer == CHARLIE
 
 
@@ -311,10 +313,10 @@ def test_a_number_that_is_not_finite_never_passes() -> None:
     class Seat:
         me = "p0"
 
-        async def receive(self, _kind: object, _sender: str) -> points.PublicNumbers:
-            return points.PublicNumbers(step=0, values=rounded(np.zeros(2)))
+        async def receive(self, _kind: object, _sender: str) -> public_numbers.PublicNumbers:
+            return public_numbers.PublicNumbers(step=0, values=rounded(np.zeros(2)))
 
-    agreement = points.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
+    agreement = public_numbers.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
     with pytest.raises(ProtocolViolation):
         agreement.on(np.array([np.nan, 0.0])).send(None)
 
@@ -323,7 +325,7 @@ def test_charlie_within_the_tolerance_is_believed_and_what_he_sent_counts(monkey
     study = whitened_study(3, 5, epsilon=3.0)
     data = make_data(study, (60, 80, 70))
     with monkeypatch.context() as patch:
-        patch.setattr(points, "rounded", lambda numbers: rounded(numbers + points.TOLERANCE / 2))
+        patch.setattr(public_numbers, "rounded", lambda numbers: rounded(numbers + public_numbers.TOLERANCE / 2))
         models = run_in_memory(roles, study, data)
     assert len(set(models.values())) == 1
 
@@ -342,10 +344,10 @@ def test_where_the_two_largest_eigenvalues_are_equal_charlies_point_is_taken_wha
         class Seat:
             me = "p0"
 
-            async def receive(self, _kind: object, _sender: str) -> points.PublicNumbers:
-                return points.PublicNumbers(step=0, values=rounded(his.numbers()))
+            async def receive(self, _kind: object, _sender: str) -> public_numbers.PublicNumbers:
+                return public_numbers.PublicNumbers(step=0, values=rounded(his.numbers()))
 
-        agreement = points.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
+        agreement = public_numbers.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
         with pytest.raises(StopIteration) as done:
             agreement.on(own.numbers(), **more).send(None)
         return cast("_Floats", done.value.value)
@@ -446,7 +448,7 @@ def test_the_memory_of_a_party_stays_below_four_matrices() -> None:
     length, pairs = public.moments_length(d, 1, centred=True), d * (d - 1) // 2
     plan, noise = Plan(study, 100), np.ones(public.most_numbers(d, 1), dtype="<i8").tobytes()
     own = partial(vectors.moments_sum, centre=Centre(np.zeros(d), 1.0, np.zeros(1), centred=True), B=B)
-    side = roles._PartySide(echo, plan, echo, data, noise)  # type: ignore[arg-type]  # all that is used of either
+    side = PartySide(echo, plan, echo, data, noise)  # type: ignore[arg-type]  # all that is used of either
     tracemalloc.start()
     try:
         with pytest.raises(StopIteration):

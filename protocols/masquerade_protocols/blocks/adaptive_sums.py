@@ -1,0 +1,280 @@
+"""Adaptive noisy sums: each party draws all its noise before the join, and each sum follows from the ones before it.
+
+A share of noise is discrete Gaussian with a constant standard deviation, so it can be drawn before N, the number of all
+records, is known. What is chosen later is B, the length of one record's contribution in units of the grid: the larger a
+sum's part of the privacy target, the longer the contribution beside the noise. A sum's *part* is its share of mu^2,
+where mu is the parameter of Gaussian differential privacy that meets the target.
+
+A sum is opened piece by piece, and everybody goes on from the same numbers
+(:mod:`masquerade_protocols.blocks.public_numbers`). ``dp-whitened`` and ``dp-glm`` are made of such sums.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from math import isqrt, sqrt
+from typing import Protocol as Interface
+
+import numpy as np
+from numpy.typing import NDArray
+
+from masquerade_core.data.records import Records
+from masquerade_core.errors import BadInput
+from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, check_honest, rounds_sigma
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
+from masquerade_core.rng import Rng
+from masquerade_core.seat import Seat
+from masquerade_core.study import Study
+from masquerade_protocols.blocks.descent import TAIL_BITS
+from masquerade_protocols.blocks.layouts import Layout, layout_of
+from masquerade_protocols.blocks.public_numbers import Agreement
+from masquerade_protocols.blocks.releases import Price, counted
+from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
+
+__all__ = [
+    "OFF_DIAGONAL",
+    "PIECE",
+    "SIGMA",
+    "CharlieSide",
+    "PartySide",
+    "Side",
+    "SumsPlan",
+    "budget_of",
+    "check_budget",
+    "draw_noise",
+    "noise_of",
+    "squared_mu",
+]
+
+SIGMA = 1 << 32
+"""The standard deviation of one party's share of noise on a number, in units of the grid."""
+
+OFF_DIAGONAL = isqrt(SIGMA**2 // 2) + 1
+"""The same on a product of two different coordinates: SIGMA/sqrt(2), rounded up."""
+
+PIECE = 1 << 14
+"""How many numbers of the second moments one message carries at most."""
+
+_LEAST_BUDGET = 1 << 24
+"""Of the squared length of a move: each sum's part of it leaves B well above 0."""
+
+_Floats = NDArray[np.float64]
+_Integers = NDArray[np.int64]
+
+
+# --- Public numbers -----------------------------------------------------------------
+
+
+def squared_mu(study: Study) -> Fraction:
+    """Return mu^2, rounded down, where mu is the largest that meets the privacy target (Balle and Wang 2018)."""
+    return 1 / rounds_sigma(Fraction(1), 1, study.privacy.epsilon, study.privacy.delta) ** 2
+
+
+def budget_of(study: Study) -> Fraction:
+    """Return how far a replaced record may move all sums together, as a squared length in units of the grid."""
+    check_honest(study.honest)
+    return squared_mu(study) * (study.honest * SIGMA**2 - LEAST_SHARE_SIGMA**2)
+
+
+def noise_of(study: Study) -> SharedNoise:
+    """Return the noise of a whole run, as if it were one sum: its Delta is that of all sums together.
+
+    Raises
+    ------
+    BadInput
+        No noise meets the study's privacy target.
+    """
+    Delta = Fraction(isqrt(int(budget_of(study))))
+    sigma = Fraction(isqrt(study.honest * SIGMA**2))
+    privacy = study.privacy
+    return SharedNoise(Delta, 1, sigma, Fraction(SIGMA), privacy.epsilon, privacy.delta, study.honest)
+
+
+def check_budget(study: Study) -> None:
+    """Refuse a study whose privacy target leaves nothing to a record.
+
+    Raises
+    ------
+    BadInput
+        No noise meets the target, or a record would count less than one unit of the grid.
+    """
+    noise_of(study)
+    if budget_of(study) < _LEAST_BUDGET:
+        raise BadInput(
+            f"[privacy] epsilon is {study.privacy.epsilon:g} and delta is {study.privacy.delta:g}, but with the noise "
+            "that they need, a record would count less than one unit of the grid",
+            "choose a larger epsilon or a larger delta",
+        )
+
+
+@dataclass(frozen=True)
+class SumsPlan(ABC):
+    """The public numbers of a run, from the study and from N.
+
+    Parameters
+    ----------
+    study : Study
+    N : int
+        The number of all records.
+    """
+
+    study: Study
+    N: int
+
+    @property
+    @abstractmethod
+    def numbers_drawn(self) -> tuple[int, int]:
+        """How many numbers of noise a party draws: for products of two different coordinates, and for all others."""
+
+    @abstractmethod
+    def price_of(self, label: str) -> Price:
+        """Return what one sum costs."""
+
+    def noise_sd(self, unit: int) -> float:
+        """Return the sd of the noise that is there, that of K shares, on a mean over N records in units of ``unit``."""
+        return SIGMA * sqrt(self.study.K) / (self.N * unit)
+
+    def pieces(self, length: int, largest: int) -> Iterator[tuple[Layout, slice]]:
+        """Cut a sum of ``length`` numbers into pieces that fit into a message; yields each one's layout and place."""
+        for start in range(0, length, PIECE):
+            end = min(start + PIECE, length)
+            yield self.layout(end - start, largest), slice(start, end)
+
+    def layout(self, length: int, largest: int) -> Layout:
+        """Lay out a sum of ``length`` numbers, of which a record contributes at most ``largest`` to each."""
+        study = self.study
+        drawn = study.K * sum(self.numbers_drawn)
+        bound = self.N * largest + study.K * discrete_gaussian_tail_bound(Fraction(SIGMA), drawn, TAIL_BITS)
+        return layout_of(study, length, bound)
+
+
+# --- What both sides do -------------------------------------------------------------
+
+
+class Side(Interface):
+    """The differences between a party, Charlie, and somebody who has all records."""
+
+    async def stage(self, name: str) -> None:
+        """Say which stage begins."""
+
+    async def total(
+        self, label: str, length: int, unit: int, own: Callable[[Records], _Integers], products: int = 0
+    ) -> _Floats:
+        """Return the noisy sum of everybody's ``own`` as a mean: in units of ``unit`` and of 1/N.
+
+        The first ``products`` of its ``length`` numbers are products of two different coordinates.
+        """
+
+    async def agree(self, own: _Floats, *, unsure: bool = False) -> _Floats:
+        """Return the numbers from which everybody goes on."""
+
+    async def progress(self, done: int, total: int) -> None:
+        """Say how many of the last sums are over."""
+
+
+class Seated:
+    """A participant at its seat.
+
+    Parameters
+    ----------
+    seat : Seat
+    plan : SumsPlan
+    """
+
+    def __init__(self, seat: Seat, plan: SumsPlan) -> None:
+        self._seat, self._plan, self._agreement = seat, plan, Agreement(seat, plan.N)
+        self.stage, self.agree = seat.stage, self._agreement.on
+
+    async def progress(self, done: int, total: int) -> None:
+        """Say how many of the last sums are over."""
+        await self._seat.progress(done, total)
+
+
+# --- A party -------------------------------------------------------------------------
+
+
+def draw_noise(rng: Rng, numbers: tuple[int, int]) -> bytes:
+    """Draw a party's share of all noise, 8 bytes for each number: first that of products of two coordinates.
+
+    Parameters
+    ----------
+    rng : Rng
+    numbers : tuple of int
+        How many products of two different coordinates, and how many other numbers, the noise is for.
+    """
+    sizes = zip((OFF_DIAGONAL, SIGMA), numbers, strict=True)
+    drawn = (np.array(discrete_gaussian(rng, Fraction(sigma), size), dtype="<i8") for sigma, size in sizes)
+    return b"".join(part.tobytes() for part in drawn)
+
+
+class PartySide(Seated):
+    """A party: it adds its share of the noise to its own sums.
+
+    Parameters
+    ----------
+    seat : Seat
+    plan : SumsPlan
+    sums : PartySums
+    data : Records
+        Its records to learn from.
+    noise : bytes
+        Its share of all noise, as :func:`draw_noise` returns it.
+    """
+
+    def __init__(self, seat: Seat, plan: SumsPlan, sums: PartySums, data: Records, noise: bytes) -> None:
+        super().__init__(seat, plan)
+        self._sums, self._data = sums, data
+        products, _ = plan.numbers_drawn
+        self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [products])
+
+    async def total(
+        self, label: str, length: int, unit: int, own: Callable[[Records], _Integers], products: int = 0
+    ) -> _Floats:
+        """Add noise to one's own sum and have the total opened."""
+        contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")
+        opened = np.zeros(length)  # filled piece by piece: as Python's integers, a large sum would take much memory
+        price = self._plan.price_of(label)
+        for layout, piece in self._plan.pieces(length, unit):
+            of_products = min(max(products - piece.start, 0), layout.length)
+            # All pieces together are one release, which the first one counts; one that is made again counts anew.
+            name = f"{label}, from number {piece.start}" if piece.start else label
+            first = partial(self._noisy, contribution[piece], of_products)
+            noisy = counted(self._seat, name, price, first, free_once=bool(piece.start))
+            opened[piece] = await self._sums.open_sum(layout, await noisy(), self._agreement.digest, noisy)
+        return opened / (float(unit) * self._plan.N)
+
+    def _noisy(self, own: _Integers, products: int) -> _Integers:
+        """Return numbers under noise that never served; the first ``products`` of them are products."""
+        of_products, self._products = np.split(self._products, [products])
+        of_others, self._others = np.split(self._others, [len(own) - products])
+        noisy: _Integers = own + np.concatenate([of_products, of_others])
+        return noisy
+
+
+# --- Charlie --------------------------------------------------------------------------
+
+
+class CharlieSide(Seated):
+    """Charlie, who opens the sums.
+
+    Parameters
+    ----------
+    seat : Seat
+    plan : SumsPlan
+    sums : CharlieSums
+    """
+
+    def __init__(self, seat: Seat, plan: SumsPlan, sums: CharlieSums) -> None:
+        super().__init__(seat, plan)
+        self._sums = sums
+
+    async def total(self, label: str, length: int, unit: int, own: object, products: int = 0) -> _Floats:
+        """Have the total opened."""
+        del label, own, products
+        opened = np.zeros(length)
+        for layout, piece in self._plan.pieces(length, unit):
+            opened[piece] = await self._sums.open_sum(layout, again=True)
+        return opened / (float(unit) * self._plan.N)
