@@ -1270,7 +1270,7 @@ def _banded(plan: FigurePlan, name: str, found: Found) -> list[Row]:
 def _differences(
     table: str, before: str, found: Found, differences: Mapping[str, tuple[str, int, str, int]], note: str = ""
 ) -> list[Row]:
-    """Return a row for each difference; four partitions are too few for a band that tells anything."""
+    """Return a row for each difference, without a band: four partitions would make it too wide to tell anything."""
     ends = found.points[0], found.points[-1]
     return [
         Row(
