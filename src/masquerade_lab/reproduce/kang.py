@@ -1270,7 +1270,7 @@ def _banded(plan: FigurePlan, name: str, found: Found) -> list[Row]:
 def _differences(
     table: str, before: str, found: Found, differences: Mapping[str, tuple[str, int, str, int]], note: str = ""
 ) -> list[Row]:
-    """Return a row for each difference; four partitions are too few for a band that tells anything."""
+    """Return a row for each difference, without a band: four partitions would make it too wide to tell anything."""
     ends = found.points[0], found.points[-1]
     return [
         Row(
@@ -1311,10 +1311,9 @@ def _noiseless(name: str, found: Found) -> list[Row]:
     off = {u: abs(float((weighted[u] - central).mean())) for u in us}
     edges, noisy = _band(*_NOISELESS[name]), {"noise of n records": found.best("W", us[0])}
     frequent = {"the more frequent label": np.full(len(central), found.share)}
-    seen, unseen = (frequent | noisy, {}) if name in SMALL else (frequent, noisy)
     return [
         Row(_C1, f"{name}, W", *mean_and_error(weighted[us[0]]), *edges),
-        *variants(_C1, f"{name}, W", edges, seen, unseen),
+        *variants(_C1, f"{name}, W", edges, frequent | noisy, hidden=() if name in SMALL else noisy),
         Row(_C1, f"{name}, largest |W - U|", max(apart.values()), None, None, _CLOSE, note=_which(apart)),
         Row(_C1, f"{name}, largest |W - C|", max(off.values()), None, None, _CLOSE, note=_which(off)),
     ]

@@ -483,6 +483,18 @@ def test_figure_1_s_noises_are_those_of_their_records(directory: Path, monkeypat
             np.testing.assert_allclose(sds[4 * i + row], expected)
 
 
+def test_each_epsilon_has_the_descents_that_it_has_alone() -> None:
+    records = _records(200, 4)
+    both = Descents("eps", Setting(m=4, rounds=20), (0.1, 0.4), FIGURE_1.small.methods, 2, "seed")
+    found = descended(records, both, (0, 1))
+    for eps in both.points:
+        alone = descended(records, replace(both, points=(eps,)), (0, 1))
+        for method in both.methods:
+            name = f"loss {method}, eps = {eps:g}"
+            np.testing.assert_allclose(found[name], alone[name], rtol=1e-9)
+    assert found["loss W, eps = 0.1"].mean() > found["loss W, eps = 0.4"].mean()
+
+
 @pytest.mark.parametrize(
     ("levels", "outside"),
     [({}, set()), ({"W": 0.95}, {"W", "W - J", "W - C"}), ({"J": 0.85}, {"J", "W - J"}), ({"C": 0.5}, {"C", "W - C"})],
@@ -526,6 +538,13 @@ def test_a_descent_on_the_sigmoid_is_that_of_a_few_lines_and_its_ratio_is_the_co
     np.testing.assert_allclose(found, expected, rtol=1e-5)  # its 1/L is rounded: 1e-7 of a step
     first = NOT_CONVEX.gradient(Z, np.zeros(3))
     assert 0 < ratio <= (first @ first) / (2 * (0.5 - least)) + 1e-12
+    theta, ratios = np.zeros((3, 1)), []
+    for _ in range(FIGURE_PL.rounds):
+        gradient = NOT_CONVEX.gradient(Z, theta)
+        ratios.append(float((gradient**2).sum() / (2 * (NOT_CONVEX.value(Z, theta)[0] - least))))
+        theta = theta - gradient / NOT_CONVEX.smooth
+    assert min(ratios) < 0.99 * min(ratios[:50])
+    assert FIGURE_PL.descend(Z, np.zeros((3, 1)), np.zeros(1), None, least)[1] == pytest.approx(min(ratios))
     h, w = 1e-5, -best
     columns = [(NOT_CONVEX.gradient(Z, w + h * e) - NOT_CONVEX.gradient(Z, w - h * e)) / (2 * h) for e in np.eye(3)]
     assert NOT_CONVEX.least_eigenvalue(Z, w) == pytest.approx(np.linalg.eigvalsh(np.array(columns))[0], abs=1e-6)

@@ -14,7 +14,7 @@ from masquerade.console import literal_console
 from masquerade_core.data.schema import Dataset
 from masquerade_lab.baselines.gop import gop_minimiser
 from masquerade_lab.commands.reproduce import _theorems
-from masquerade_lab.reproduce import Report, hamm_runs, kang, pathak, rajkumar
+from masquerade_lab.reproduce import Report, hamm, kang, pathak, rajkumar
 from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.files import numbers_csv
 from masquerade_lab.reproduce.engine.report import Measured
@@ -127,12 +127,12 @@ def test_hamms_excess_is_that_of_the_soft_labels() -> None:
         each = [logsumexp(V @ x) - a @ (V @ x) for x, a in zip(X, alpha, strict=True)]
         return float(np.mean(each) + 0.05 * np.sum(V**2))
 
-    found = hamm_runs.excesses(W, X, alpha, 0.1, noise)
+    found = hamm.excesses(W, X, alpha, 0.1, noise)
     np.testing.assert_allclose(found["lemma 6"], [risk(W + eta.reshape(4, 3)) - risk(W) for eta in noise])
     np.testing.assert_allclose(found["lemma 6, zeros"], [risk(np.zeros((4, 3))) - risk(W)])
-    rows = hamm_runs.compared([found, found], 10, 4, 3, 0.1)
+    rows = hamm.compared([found, found], 10, 4, 3, 0.1)
     assert [one.draws for one in rows] == [10, 2]
-    assert _failed(hamm_runs.compared([{name: 1e6 * v for name, v in found.items()}] * 2, 10, 4, 3, 0.1)) != []
+    assert _failed(hamm.compared([{name: 1e6 * v for name, v in found.items()}] * 2, 10, 4, 3, 0.1)) != []
 
 
 # --- How they are shown -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import joblib
 import numpy as np
@@ -38,6 +38,8 @@ __all__ = [
     "joined",
     "one_after_another",
 ]
+
+_Key = TypeVar("_Key")
 
 _LONGEST = 80
 _KINDS = "biufcU"
@@ -88,7 +90,7 @@ def gathered(results: Iterable[Mapping[str, ArrayLike]]) -> dict[str, NDArray[np
     return {name: np.array(values) for name, values in found.items()}
 
 
-def joined(results: Sequence[Mapping[str, ArrayLike]]) -> dict[str, NDArray[Any]]:
+def joined(results: Sequence[Mapping[_Key, ArrayLike]]) -> dict[_Key, NDArray[Any]]:
     """Return by quantity what tasks found, each on some data sets or partitions; shape (S, ...) for all S of them."""
     return {name: np.concatenate([np.asarray(one[name]) for one in results]) for name in results[0]}
 
