@@ -248,12 +248,12 @@ class FigurePlan:
 
     @property
     def dimension(self) -> int:
-        """The noise's: that of all weights. Two classes have one row of them."""
+        """The number of weights, each of which gets noise. Two classes have one row of weights."""
         return self.d * (self.classes if self.classes > 2 else 1)  # noqa: PLR2004 - two classes
 
     @property
     def needed(self) -> int:
-        """How many training records a trial deals."""
+        """The number of training records that a trial deals."""
         return self.sizes[-1] * self.each + self.auxiliary
 
     def expected(self, name: str) -> Reference | None:
