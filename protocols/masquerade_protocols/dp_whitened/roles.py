@@ -18,7 +18,9 @@ In a *secure sum* Charlie adds up what all parties send, and reads nothing but t
       |<--- PublicNumbers: A, L, K, th, b0 -------------------------------|   4 d (d + 1) + 8 (d + 3)
       |     4. T secure sums: noisy gradients at (th, b0)                 |
       |<--- PublicNumbers: th, b0 ----------------------------------------|   8 (d + 1), after each
-      |<--- PublicNumbers: the classifier --------------------------------|   8 (d + 1)
+      |<--- PublicNumbers: the classifier, and a grid for its scores -----|   8 (d + 3)
+      |     5. one secure sum: noisy counts of scores, by label            |
+      |<--- PublicNumbers: the classifier, with slope and offset ---------|   8 (d + 1)
 
 0. A share is discrete Gaussian, with a standard deviation that is a constant. So it can be drawn before N is known.
 2. m estimates the mean of all records, and R the radius around it. z = cut(u - m, R)/R is a record from then on; cut
@@ -26,7 +28,9 @@ In a *secure sum* Charlie adds up what all parties send, and reads nothing but t
 3. The second moments of z give its covariance, without the noise's part. A = V diag(1/sqrt(lp)) V' whitens: x = A z has
    nearly the same spread in every direction that is not noise. Second moments and labels give a first classifier th, b0
    by ridge regression.
-4. A record's gradient at (th, b0) is cut to a length C and rounded. T is 4 or 8.
+4. A record's gradient at (th, b0) is weighted or cut to a length C and rounded. T is 4 or 8.
+5. Scores are made log-odds, as :func:`~masquerade_protocols.dp_whitened.estimates.recalibrated` says. Where there is too
+   little to go by, this step is left out.
 
 With m classes there are m labels, and as many columns of th.
 
