@@ -29,8 +29,8 @@ In a *secure sum* Charlie adds up what all parties send, and reads nothing but t
    nearly the same spread in every direction that is not noise. Second moments and labels give a first classifier th, b0
    by ridge regression.
 4. A record's gradient at (th, b0) is weighted or cut to a length C and rounded. T is 4 or 8.
-5. Scores are made log-odds, as :func:`~masquerade_protocols.dp_whitened.estimates.recalibrated` says. Where there is too
-   little to go by, this step is left out.
+5. Scores become log-odds, as :func:`~masquerade_protocols.dp_whitened.estimates.recalibrated` says. Where there is too
+   little to go by, there is no such step.
 
 With m classes there are m labels, and as many columns of th.
 
