@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_protocols.dp_glm.public import BREADS, MEAT, SCORES, SHARE, SQUARES, Plan
+from masquerade_protocols.dp_glm.public import BREADS, MEAT, RESIDUALS, SCORES, SHARE, SQUARES, Plan
 
 __all__ = [
     "Design",
@@ -41,6 +41,7 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _LONGEST_MOVE = 2.5
 _PILOT = 3.0  # the longest pilot: the spread of its scores
 _TINY = 1e-12
+_LEAST_RESIDUAL = 1e-4  # of the label's variance
 _RARE = 1e-3  # a share of labels that is nearer to 0 or 1 counts as this one
 _NEAR = 2.0**-20  # of an eigenvalue: so near to where the rule changes, another machine may decide otherwise
 
@@ -66,10 +67,11 @@ class Location:
     Parameters
     ----------
     m, r : ndarray, shape (numbers,)
+        With a linear model, the label is the last number.
     levels : ndarray, shape (levels,)
         The shares of records with each level.
     yb : float
-        The share of positive labels.
+        The share of positive labels; 0 with a linear model.
     """
 
     m: _Floats
@@ -84,7 +86,7 @@ class Location:
     @classmethod
     def of(cls, numbers: _Floats, plan: Plan) -> Self:
         """Read what :meth:`numbers` returns."""
-        k = len(plan.columns.numbers)
+        k = len(plan.columns.numbers) + plan.linear
         return cls(numbers[:k], numbers[k : 2 * k], numbers[2 * k : -1], float(numbers[-1]))
 
 
@@ -93,38 +95,44 @@ def located(plan: Plan, opened: _Floats) -> Location:
     columns, sd = plan.columns, plan.sd("location")
     p = columns.p
     means, squares = opened[: p + 1] * sqrt(SQUARES), opened[p + 1 :]
-    m = np.clip(means[list(columns.numbers)], -1, 1)
+    m = np.clip(means[_numbers(plan)], -1, 1)
     s = np.sqrt(np.maximum(squares - m * m, 0) + sd)
-    return Location(
-        m, np.minimum(1 + np.abs(m), 5 * s), means[list(columns.levels)], float(np.clip(means[p], _RARE, 1 - _RARE))
-    )
+    yb = 0.0 if plan.linear else float(np.clip(means[p], _RARE, 1 - _RARE))
+    return Location(m, np.minimum(1 + np.abs(m), 5 * s), means[list(columns.levels)], yb)
+
+
+def _numbers(plan: Plan) -> list[int]:
+    """Return the places of numbers among the columns and the label, which comes last."""
+    return [*plan.columns.numbers, *([plan.columns.p] if plan.linear else [])]
 
 
 @dataclass(frozen=True)
 class Located:
-    """The columns' means and spreads, shape (p,) each, and the share of positive labels."""
+    """The columns' means and spreads, shape (p,) each, and the label's; its spread is 1 where it has two values."""
 
     m: _Floats
     s: _Floats
     yb: float
+    sy: float = 1.0
 
     def numbers(self) -> _Floats:
         """Return all of it as one vector."""
-        return np.concatenate([self.m, self.s, [self.yb]])
+        return np.concatenate([self.m, self.s, [self.yb, self.sy]])
 
     @classmethod
     def of(cls, numbers: _Floats, plan: Plan) -> Self:
         """Read what :meth:`numbers` returns."""
         p = plan.columns.p
-        return cls(numbers[:p], numbers[p : 2 * p], float(numbers[-1]))
+        return cls(numbers[:p], numbers[p : 2 * p], float(numbers[-2]), float(numbers[-1]))
 
 
 def spread_out(plan: Plan, first: Location, opened: _Floats) -> Located:
     """Return the columns' means and spreads, from both sums."""
     columns, sd = plan.columns, plan.sd("spread")
-    p, numbers, levels = columns.p, list(columns.numbers), list(columns.levels)
-    means, squares = opened[:p] * sqrt(SQUARES), opened[p:]
-    m, s = np.zeros(p), np.zeros(p)
+    p, numbers, levels = columns.p, _numbers(plan), list(columns.levels)
+    means, squares = np.split(opened, [p + plan.linear])
+    means = means * sqrt(SQUARES)
+    m, s = np.zeros(p + plan.linear), np.zeros(p + plan.linear)
     v = np.clip(means[numbers], -1, 1)
     m[numbers] = np.clip(first.m + first.r * v, -1, 1)
     s[numbers] = first.r * np.sqrt(np.maximum(squares - v * v, 0) + 0.5 * sd)
@@ -132,7 +140,7 @@ def spread_out(plan: Plan, first: Location, opened: _Floats) -> Located:
     share = np.clip((ours * means[levels] + theirs * first.levels) / (ours + theirs), 0, 1)
     m[levels] = share
     s[levels] = np.sqrt(np.maximum(share * (1 - share), sqrt(SQUARES) / sqrt(ours + theirs)))
-    return Located(m, s, first.yb)
+    return Located(m[:p], s[:p], float(m[p]), float(s[p])) if plan.linear else Located(m, s, first.yb)
 
 
 # --- Whitened coordinates ----------------------------------------------------------
@@ -140,11 +148,13 @@ def spread_out(plan: Plan, first: Location, opened: _Floats) -> Located:
 
 @dataclass(frozen=True)
 class Design:
-    """The coordinates x = (1, W z), z = (u - m)/s, with W of shape (p, p), symmetric."""
+    """The coordinates x = (1, W z), z = (u - m)/s, with W of shape (p, p), symmetric; and (y - yb)/sy of a number y."""
 
     m: _Floats
     s: _Floats
     W: _Floats
+    yb: float = 0.0
+    sy: float = 1.0
 
     def x(self, u: _Floats) -> _Floats:
         """Return records in these coordinates, shape (n, d)."""
@@ -162,6 +172,8 @@ class Point:
     theta : ndarray, shape (d,)
     C, CH : float
         The longest score, and the largest part of the Hessian.
+    K : float or None
+        The largest residual of a linear model, in standard deviations of the label; None where it is logistic.
     unsure : bool
         Whether another machine may find another point.
     """
@@ -169,27 +181,29 @@ class Point:
     theta: _Floats
     C: float
     CH: float
+    K: float | None = None
     unsure: bool = False
 
     def numbers(self) -> _Floats:
         """Return all of it as one vector."""
-        return np.append(self.theta, [self.C, self.CH])
+        return np.append(self.theta, [self.C, self.CH, 0.0 if self.K is None else self.K])
 
     @classmethod
-    def of(cls, numbers: _Floats) -> Self:
+    def of(cls, numbers: _Floats, plan: Plan) -> Self:
         """Read what :meth:`numbers` returns."""
-        return cls(numbers[:-2], float(numbers[-2]), float(numbers[-1]))
+        C, CH, K = numbers[-3:].tolist()
+        return cls(numbers[:-3], C, CH, K if plan.linear else None)
 
     @classmethod
-    def at(cls, theta: _Floats, c: float, ch: float, *, unsure: bool = False) -> Self:
+    def at(cls, theta: _Floats, c: float, ch: float, K: float | None = None, *, unsure: bool = False) -> Self:
         """Return the point with C = c sqrt(d) and CH = ch d times the mean curvature."""
         d = len(theta)
-        return cls(theta, c * sqrt(d), ch * d * _wbar(theta), unsure)
+        return cls(theta, c * sqrt(d), ch * d * (_wbar(theta) if K is None else 1.0), K, unsure)
 
     @property
     def wbar(self) -> float:
-        """The mean of p (1 - p), if x is normal."""
-        return _wbar(self.theta)
+        """The mean of p (1 - p), if x is normal; 1 for a linear model."""
+        return _wbar(self.theta) if self.K is None else 1.0
 
 
 def _spread(theta: _Floats) -> float:
@@ -201,13 +215,13 @@ def _wbar(theta: _Floats) -> float:
     return max(_mean_over_normal(p * (1 - p)), _RARE / 10)
 
 
-def whitened(plan: Plan, place: Located, opened: _Floats) -> tuple[_Floats, _Floats]:
-    """Return W, and a first theta, from the noisy moments: ridge regression, brought to the scale of log-odds."""
+def whitened(plan: Plan, place: Located, opened: _Floats) -> tuple[_Floats, Point]:
+    """Return W, and a first point, from the noisy moments: ridge regression, brought to the scale of log-odds."""
     p, sd = plan.columns.p, plan.sd("moments")
-    R2, h, yb = 2.25 * p, max(place.yb, 1 - place.yb), place.yb
+    R2, h, yb = 2.25 * p, 3.0 if plan.linear else max(place.yb, 1 - place.yb), place.yb
     pairs = p * (p - 1) // 2
     G = _symmetric(opened[:pairs], opened[pairs : pairs + p]) * R2
-    b, sb = opened[pairs + p :] * sqrt(R2) * h, sd * sqrt(R2) * h
+    b, sb = opened[pairs + p : pairs + 2 * p] * sqrt(R2) * h, sd * sqrt(R2) * h
     E = sd * R2 * sqrt(2 * p)
     l0, V = np.linalg.eigh(G)
     l = _cleaned(l0, E)  # noqa: E741  the note's letter
@@ -215,12 +229,17 @@ def whitened(plan: Plan, place: Located, opened: _Floats) -> tuple[_Floats, _Flo
     W = (V / root) @ V.T
     g = V.T @ b
     beta = g / (l + E + sb * sqrt(p))
+    if plan.linear:
+        residual = float(opened[-1]) * h * h - float(beta @ g)  # a mean square
+        K = 3 * sqrt(max(residual, _LEAST_RESIDUAL, sd * h * h))
+        return W, Point.at(np.append(0.0, V @ (root * beta)), 1.2, 1.2**2, K)
     v = yb * (1 - yb)
     explained = min(0.7, max(0.0, float(beta @ g)) / v)
     slopes = V @ (root * beta) / (v * (1 - explained))
     length = sqrt(float(slopes @ slopes))
     slopes = slopes * min(1.0, _PILOT / max(length, _TINY))
-    return W, np.append(_intercept(min(length, _PILOT), yb), slopes)
+    theta = np.append(_intercept(min(length, _PILOT), yb), slopes)
+    return W, Point.at(theta, 1.0, 1.6)
 
 
 def _cleaned(l0: _Floats, E: float) -> _Floats:
@@ -257,8 +276,9 @@ class Step:
 
     Parameters
     ----------
-    theta, step : ndarray, shape (d,)
-        The point, and Newton's step from it.
+    point : Point
+    step : ndarray, shape (d,)
+        Newton's step from it.
     H, M : ndarray, shape (d, d)
         The Hessian, and the mean of squared scores.
     sd, sd_h, sd_m : float
@@ -273,7 +293,7 @@ class Step:
         Whether another machine may find other weak directions.
     """
 
-    theta: _Floats
+    point: Point
     step: _Floats
     H: _Floats
     M: _Floats
@@ -286,6 +306,11 @@ class Step:
     unsure: bool
 
     @property
+    def theta(self) -> _Floats:
+        """The point's coefficients."""
+        return self.point.theta
+
+    @property
     def noise(self) -> _Floats:
         """The covariance of the noise on theta + step."""
         v, d = self.step, len(self.step)
@@ -295,7 +320,9 @@ class Step:
 
     @property
     def remainder(self) -> _Floats:
-        """Newton's second-order remainder at this step, if x is normal."""
+        """Newton's second-order remainder at this step, if x is normal; a linear model has none."""
+        if self.point.K is not None:
+            return np.zeros(len(self.step))
         theta, v, spread = self.theta, self.step, _spread(self.theta)
         e = theta[1:] / spread if spread > 0 else np.zeros(len(theta) - 1)
         along = float(e @ v[1:])
@@ -325,14 +352,15 @@ def opened_step(plan: Plan, label: str, point: Point, opened: _Floats) -> Step:
     pairs = d * (d - 1) // 2
     hessian, meat, g, hessian2, meat2, counts = np.split(opened, np.cumsum([pairs, pairs, d, d, d]))
     H, sd_h = _symmetric(hessian, hessian2) * point.CH, sd * point.CH
-    unit = point.C**2 / sqrt(MEAT)
+    score = point.C * (point.K or 1.0)
+    unit = score**2 / sqrt(MEAT)
     M, sd_m = _symmetric(meat, meat2) * unit, sd * unit
     E = sd_h * sqrt(2 * d)
     l, V = np.linalg.eigh(H)  # noqa: E741  the note's letter
     kept = l > E
     Hi = (V[:, kept] / l[kept]) @ V[:, kept].T
     unsure = bool((np.abs(l - E) <= _NEAR * E).any())
-    return Step(point.theta, Hi @ g * point.C, H, M, sd * point.C, sd_h, sd_m, Hi, V[:, ~kept], counts, unsure)
+    return Step(point, Hi @ g * score, H, M, sd * score, sd_h, sd_m, Hi, V[:, ~kept], counts, unsure)
 
 
 def next_point(plan: Plan, step: Step, before: Point | None = None) -> Point:
@@ -348,18 +376,21 @@ def next_point(plan: Plan, step: Step, before: Point | None = None) -> Point:
     """
     d = plan.d
     if before is not None:
-        return Point.at(step.moved, before.C / sqrt(d), before.CH / (d * before.wbar), unsure=step.unsure)
-    sd = 2 * plan.sd("step 1")
-    scores, breads = 2 * step.counts[: len(SCORES)], 2 * step.counts[len(SCORES) :]
+        return Point.at(step.moved, before.C / sqrt(d), before.CH / (d * before.wbar), before.K, unsure=step.unsure)
+    sd, counts, K = 2 * plan.sd("step 1"), 2 * step.counts, step.point.K
     cap = 0.2 * plan.N * plan.mu * sqrt(0.48) / (d**1.5 * sqrt(10))
-    ch = max(1.0, min(_cut_at(breads, BREADS, sd), cap))
-    return Point.at(step.moved, _cut_at(scores, SCORES, sd), ch, unsure=step.unsure)
+    c = _cut_at(counts[: len(SCORES)], SCORES, sd)
+    if K is None:
+        ch = _cut_at(counts[len(SCORES) :], BREADS, sd)
+    else:
+        ch, K = c * c, K / 3 * _cut_at(counts[len(SCORES) : -1], RESIDUALS, sd, least=0.005)
+    return Point.at(step.moved, c, max(1.0, min(ch, cap)), K, unsure=step.unsure)
 
 
-def _cut_at(counts: _Floats, edges: Sequence[float], sd: float) -> float:
+def _cut_at(counts: _Floats, edges: Sequence[float], sd: float, least: float = 0.003) -> float:
     """Return the least edge that few records lie above, as far as the noise lets that be seen; else the last one."""
     for i, edge in enumerate(edges):
-        if counts[i:].sum() <= max(0.003, 2 * sd) * sqrt(len(edges) - i):
+        if counts[i:].sum() <= max(least, 2 * sd) * sqrt(len(edges) - i):
             return edge
     return edges[-1]
 
@@ -382,8 +413,8 @@ class Fit:
         The length of the last step, in whitened coordinates.
     longest : float
         The length of the slopes there, the spread of the linear predictor, and two standard errors more.
-    weighted_down : float
-        The share of records that counted less than 1.
+    weighted_down, beyond : float
+        The share of records that counted less than 1, and of residuals that were cut; 0 with a logistic model.
     weak : int
         How many directions the noise hides.
     unsure : bool
@@ -397,6 +428,7 @@ class Fit:
     last_step: float
     longest: float
     weighted_down: float
+    beyond: float
     weak: int
     unsure: bool = False
 
@@ -405,7 +437,7 @@ class Fit:
         upper = np.triu_indices(len(self.beta))
         return np.concatenate([
             self.beta, self.move, N * self.V[upper], N * self.Vs[upper],
-            [self.last_step, self.longest, self.weighted_down, self.weak],
+            [self.last_step, self.longest, self.weighted_down, self.beyond, self.weak],
         ])  # fmt: skip
 
     @classmethod
@@ -419,8 +451,8 @@ class Fit:
             M[np.triu_indices(d)] = upper / N
             return M + np.triu(M, 1).T
 
-        last_step, longest, weighted_down, weak = rest.tolist()
-        return cls(beta, full(V), full(Vs), move, last_step, longest, weighted_down, round(weak))
+        last_step, longest, weighted_down, beyond, weak = rest.tolist()
+        return cls(beta, full(V), full(Vs), move, last_step, longest, weighted_down, beyond, round(weak))
 
 
 def fitted(plan: Plan, W: _Floats, second: Step, third: Step) -> Fit:
@@ -441,17 +473,22 @@ def fitted(plan: Plan, W: _Floats, second: Step, third: Step) -> Fit:
         H, _ = _weighed(second.H, third.H, second.sd_h, third.sd_h)
         M, sd_m = _weighed(second.M, third.M, second.sd_m, third.sd_m)
     Hi, strong = _inverse_beside(H, third.weak)
+    beyond, squared = _residuals(plan, second, third)
+    strong = strong * squared
     l, V = np.linalg.eigh(M)  # noqa: E741  the note's letter
     M = (V * np.maximum(l, 0)) @ V.T
-    a = 1 / (1 + (2 * sd_m * sqrt(2 * d) * d / max(float(np.trace(H)), 1e-12)) ** 2)
+    a = 1 / (1 + (2 * sd_m * sqrt(2 * d) * d / max(squared * float(np.trace(H)), _TINY)) ** 2)
     Vs = Hi @ (a * M + (1 - a) * strong) @ Hi / plan.N
     V = Vn + Vs
+    if third.point.K is not None:
+        V[0, 0] += (beyond * third.point.K / 3) ** 2  # residuals that are cut on one side more than on the other
     # Selection: where longer slopes are not told, those that are told were taken for too short more often than not.
     length = max(_spread(theta), _TINY)
     along = np.append(0.0, theta[1:]) / length
     se = sqrt(max(float(along @ V @ along), _TINY))
     longest = length + 2 * se
-    V = V + 8 * exp(min(0.0, (longest - plan.longest) / se)) * se**2 * np.outer(theta, theta) / length**2
+    if not plan.linear:
+        V = V + 8 * exp(min(0.0, (longest - plan.longest) / se)) * se**2 * np.outer(theta, theta) / length**2
     V = V + 25 * third.weak @ third.weak.T
     # Back to the coefficients of (1, z): beta = J theta.
     J = np.zeros((d, d))
@@ -464,9 +501,20 @@ def fitted(plan: Plan, W: _Floats, second: Step, third: Step) -> Fit:
         last_step=sqrt(float(third.step @ third.step)),
         longest=longest,
         weighted_down=float(np.clip(third.counts[0] / sqrt(SHARE), 0, 1)),
+        beyond=beyond,
         weak=third.weak.shape[1],
         unsure=second.unsure or third.unsure,
     )
+
+
+def _residuals(plan: Plan, second: Step, third: Step) -> tuple[float, float]:
+    """Return the share of residuals that were cut, and the mean square of all, cut; 0 and 1 with a logistic model."""
+    K = third.point.K
+    if K is None:
+        return 0.0, 1.0
+    beyond = float(np.clip(third.counts[2] / sqrt(SHARE), 0, 1))
+    squares, sd = _weighed(second.counts[1:2], third.counts[1:2], plan.sd("step 2"), plan.sd("step 3"))
+    return beyond, K * K * max(float(squares[0]), sd) / sqrt(SHARE)
 
 
 def _weighed(a: _Floats, b: _Floats, sd_a: float, sd_b: float) -> tuple[_Floats, float]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt, sqrt
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from masquerade_core.coefficients import Family
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.gaussian_rounds import charge
 from masquerade_core.study import Study, check_section
@@ -35,6 +35,7 @@ __all__ = [
     "LEAST_STRENGTH",
     "MEAT",
     "MOST_COVARIATES",
+    "RESIDUALS",
     "SCORES",
     "SHARE",
     "SQUARES",
@@ -68,6 +69,9 @@ SHARE = 0.05
 SCORES = (0.8, 1.0, 1.25, 1.5, 1.8, 2.2, 2.7, 3.3, 4.0, 5.0)
 """The edges of a histogram: of the largest length that a record's score may have, in units of sqrt(d)."""
 
+RESIDUALS = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
+"""With a linear model, the same for residuals, in units of their standard deviation as the moments tell it."""
+
 BREADS = (1.2, 1.6, 2.2, 3.0, 4.0, 6.0, 9.0, 14.0)
 """The same for a record's part of the Hessian, in units of what it is on average."""
 
@@ -86,7 +90,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
-    family: Literal["logistic"] = "logistic"
+    family: Family = "logistic"
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,11 @@ class Plan(SumsPlan):
         return Columns.of(self.study)
 
     @property
+    def linear(self) -> bool:
+        """Whether the label is a number."""
+        return bool(self.study.protocol.get("family") == "linear")
+
+    @property
     def d(self) -> int:
         """The number of coefficients, the intercept among them."""
         return self.columns.p + 1
@@ -197,18 +206,19 @@ class Plan(SumsPlan):
     @cached_property
     def sums(self) -> dict[str, Noisy]:
         """The sums by name."""
-        columns, d, p = self.columns, self.d, self.columns.p
-        first = len(columns.numbers)
+        columns, d, p, linear = self.columns, self.d, self.columns.p, self.linear
+        # The label of a linear model is one number more in the first two sums.
+        first, squared = (len(columns.numbers) + 2 * linear, columns.squared + 4 * linear)
         steps = d * (d - 1)
         pairs = p * (p - 1) // 2
         histograms = len(SCORES) + len(BREADS)
         return {
-            "location": Noisy(p + first + 1, 0, (columns.squared + 1) / SQUARES),
-            "spread": Noisy(p + first, 0, columns.squared / SQUARES),
-            "moments": Noisy(pairs + 2 * p, pairs, Fraction(9, 2)),
-            "step 1": Noisy(steps + 3 * d + histograms, steps, Fraction(6)),
-            "step 2": Noisy(steps + 3 * d + 1, steps, Fraction(101, 20)),
-            "step 3": Noisy(steps + 3 * d + 1, steps, Fraction(101, 20)),
+            "location": Noisy(p + first + (not linear), 0, (squared + (not linear)) / SQUARES),
+            "spread": Noisy(p + first, 0, squared / SQUARES),
+            "moments": Noisy(pairs + 2 * p + linear, pairs, Fraction(9, 2) + linear),
+            "step 1": Noisy(steps + 3 * d + histograms + linear, steps, 6 + Fraction(linear, 4)),
+            "step 2": Noisy(steps + 3 * d + 1 + linear, steps, Fraction(101 + linear, 20)),
+            "step 3": Noisy(steps + 3 * d + 1 + 2 * linear, steps, Fraction(101 + 2 * linear, 20)),
         }
 
     @property
@@ -301,10 +311,15 @@ def check(study: Study) -> None:
             f"takes at most {MOST_COVARIATES}",
             "leave columns out, or give categories fewer levels",
         )
-    if study.label.positive is None:
+    linear = study.protocol.get("family") == "linear"
+    if not linear and study.label.positive is None:
         raise BadInput(
             f"[label] names no positive value, but {study.study.protocol} models how likely that value is",
             "set positive to the value that counts as 1",
+        )
+    if linear and (study.label.min is None or study.label.max is None):
+        raise BadInput(
+            '[protocol] family is "linear", but [label] is no number with public bounds', "set min and max in [label]"
         )
     check_budget(study)
     plan = Plan(study, study.most_records)

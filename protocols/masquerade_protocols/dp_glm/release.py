@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.coefficients import Coefficient, Coefficients
 from masquerade_core.model import Model, Published
-from masquerade_core.study import INTERCEPT, Feature
+from masquerade_core.study import INTERCEPT, Feature, Label
 from masquerade_protocols.dp_glm.estimates import Fit, Located
 from masquerade_protocols.dp_glm.public import LEAST_STRENGTH, Plan
 
@@ -39,12 +39,14 @@ _NO_SLOPE = "no other coefficient can be told"
 def too_few(plan: Plan) -> Model:
     """Return the release where nothing can be told whatever the records say; no noisy sum was opened for it."""
     p = plan.columns.p
-    nothing = _nothing(plan, _TOO_FEW, (), weighted_down=0.0, last_step=0.0, weak=0)
+    nothing = _nothing(plan, _TOO_FEW, ())
     return Model((0.0,) * p, None, offset=(0.0,), published=Published(plan.N), coefficients=nothing)
 
 
 def refusal(plan: Plan, place: Located, fit: Fit) -> str:
     """Return why nothing can be told of all coefficients; empty where something can."""
+    if plan.linear:
+        return _NOT_SETTLED if fit.last_step >= _LONGEST_STEP else ""
     if fit.last_step >= _LONGEST_STEP:
         rare = min(place.yb, 1 - place.yb)
         return _ONE_LABEL if rare < 3 * _sd_of_share(plan) else _NOT_SETTLED
@@ -56,37 +58,47 @@ def release(plan: Plan, place: Located, fit: Fit) -> Model:
     m, s = place.m.tolist(), place.s.tolist()
     middles, halves = _units(plan.study.features)
     means = tuple(middle + half * mean for middle, half, mean in zip(middles, halves, m, strict=True))
-    published = Published(plan.N, (place.yb,), _sd_of_share(plan))
+    published = Published(plan.N) if plan.linear else Published(plan.N, (place.yb,), _sd_of_share(plan))
+    # The label is yb + sy times the linear predictor, between its bounds; in its own units that is origin + unit times.
+    origin, unit = 0.0, 1.0
+    if plan.linear:
+        middle, half = _label(plan.study.label)
+        origin, unit = middle + half * place.yb, half * place.sy
     if reason := refusal(plan, place, fit):
-        nothing = _nothing(plan, reason, means, weighted_down=fit.weighted_down, last_step=fit.last_step, weak=fit.weak)
-        offset = math.log(place.yb / (1 - place.yb))
+        nothing = _nothing(plan, reason, means, fit)
+        offset = place.yb if plan.linear else math.log(place.yb / (1 - place.yb))
         return Model((0.0,) * len(m), None, offset=(offset,), published=published, coefficients=nothing)
-    to_own = [1 / (spread * half) for spread, half in zip(s, halves, strict=True)]  # a slope per unit of the column
-    at_zero = [1.0, *(-mean * factor for mean, factor in zip(means, to_own, strict=True))]
+    to_own = [unit / (spread * half) for spread, half in zip(s, halves, strict=True)]  # a slope in units of the column
+    at_zero = [unit, *(-mean * factor for mean, factor in zip(means, to_own, strict=True))]
     V, Vs = (_moved(M.tolist(), at_zero, to_own) for M in (fit.V, fit.Vs))
     beta, move = fit.beta.tolist(), fit.move.tolist()
-    estimates = [_dot(at_zero, beta), *(b * k for b, k in zip(beta[1:], to_own, strict=True))]
+    estimates = [origin + _dot(at_zero, beta), *(b * k for b, k in zip(beta[1:], to_own, strict=True))]
     moves = [_dot(at_zero, move), *(b * k for b, k in zip(move[1:], to_own, strict=True))]
     numbers = set(plan.columns.numbers)
     # Newton's step is wrong by about the square of how far it went, per standard deviation of a column of numbers.
     spreads = [1.0, *(s[j] * halves[j] if j in numbers else 1.0 for j in range(len(s)))]
     for j, (D, spread) in enumerate(zip(moves, spreads, strict=True)):
-        V[j][j] += (0.5 * D * D * spread) ** 2
+        V[j][j] += 0.0 if plan.linear else (0.5 * D * D * spread) ** 2
+    remainder = 0.0 if plan.linear else (0.5 * move[0] ** 2) ** 2
     at_means = _coefficient(
-        INTERCEPT, beta[0], float(fit.V[0, 0]) + (0.5 * move[0] ** 2) ** 2, float(fit.Vs[0, 0]), 1.0, _WIDEST_INTERCEPT
+        INTERCEPT,
+        origin + unit * beta[0],
+        unit**2 * (float(fit.V[0, 0]) + remainder),
+        unit**2 * float(fit.Vs[0, 0]),
+        _WIDEST_INTERCEPT * unit,
     )
     slopes = [
-        _coefficient(name, estimates[j], V[j][j], Vs[j][j], s[j - 1] * halves[j - 1], _WIDEST)
+        _coefficient(name, estimates[j], V[j][j], Vs[j][j], _WIDEST * unit / (s[j - 1] * halves[j - 1]))
         for j, name in enumerate(plan.study.covariates, 1)
     ]
-    first = _coefficient(INTERCEPT, estimates[0], V[0][0], Vs[0][0], 1.0, _WIDEST_INTERCEPT)
+    first = _coefficient(INTERCEPT, estimates[0], V[0][0], Vs[0][0], _WIDEST_INTERCEPT * unit)
     if not any(row.told for row in slopes):
         first, at_means = (Coefficient(INTERCEPT, reason=_NO_SLOPE),) * 2
     rows = (first, *slopes)
     told = [row.told for row in rows]
     wider = _WIDER**2
     coefficients = Coefficients(
-        family="logistic",
+        family="linear" if plan.linear else "logistic",
         records=plan.N,
         mu=plan.mu,
         strength=plan.strength,
@@ -95,12 +107,13 @@ def release(plan: Plan, place: Located, fit: Fit) -> Model:
         means=means,
         covariance=tuple(tuple(wider * v for v in compress(row, told)) for row in compress(V, told)),
         weighted_down=fit.weighted_down,
-        beyond=None,
+        beyond=fit.beyond if plan.linear else None,
         last_step=fit.last_step,
         weak=fit.weak,
     )
-    weights = [b / spread if row.told else 0.0 for b, spread, row in zip(beta[1:], s, slopes, strict=True)]
-    offset = math.fsum([beta[0], *(-weight * mean for weight, mean in zip(weights, m, strict=True))])
+    sy, yb = (place.sy, place.yb) if plan.linear else (1.0, 0.0)
+    weights = [sy * b / spread if row.told else 0.0 for b, spread, row in zip(beta[1:], s, slopes, strict=True)]
+    offset = math.fsum([yb, sy * beta[0], *(-weight * mean for weight, mean in zip(weights, m, strict=True))])
     return Model(tuple(weights), None, offset=(offset,), published=published, coefficients=coefficients)
 
 
@@ -109,12 +122,11 @@ def _sd_of_share(plan: Plan) -> float:
     return plan.sd("location") * math.sqrt(2.7)
 
 
-def _nothing(
-    plan: Plan, reason: str, means: tuple[float, ...], *, weighted_down: float, last_step: float, weak: int
-) -> Coefficients:
+def _nothing(plan: Plan, reason: str, means: tuple[float, ...], fit: Fit | None = None) -> Coefficients:
     rows = tuple(Coefficient(name, reason=reason) for name in (INTERCEPT, *plan.study.covariates))
+    beyond = 0.0 if fit is None else fit.beyond
     return Coefficients(
-        family="logistic",
+        family="linear" if plan.linear else "logistic",
         records=plan.N,
         mu=plan.mu,
         strength=plan.strength,
@@ -122,12 +134,19 @@ def _nothing(
         at_means=rows[0],
         means=means,
         covariance=(),
-        weighted_down=weighted_down,
-        beyond=None,
-        last_step=last_step,
-        weak=weak,
+        weighted_down=0.0 if fit is None else fit.weighted_down,
+        beyond=beyond if plan.linear else None,
+        last_step=0.0 if fit is None else fit.last_step,
+        weak=0 if fit is None else fit.weak,
         refused=reason,
     )
+
+
+def _label(label: Label) -> tuple[float, float]:
+    """Return the middle of a label's bounds and half of their distance; 0 and 1 where it is no number."""
+    if label.min is None or label.max is None:
+        return 0.0, 1.0
+    return label.min / 2 + label.max / 2, label.max / 2 - label.min / 2
 
 
 def _units(features: Sequence[Feature]) -> tuple[list[float], list[float]]:
@@ -156,10 +175,10 @@ def _moved(V: list[list[float]], at_zero: list[float], to_own: list[float]) -> l
     return rows
 
 
-def _coefficient(name: str, estimate: float, V: float, Vs: float, spread: float, widest: float) -> Coefficient:
-    """Return a coefficient, told if its standard error per standard deviation of the column is small enough."""
+def _coefficient(name: str, estimate: float, V: float, Vs: float, widest: float) -> Coefficient:
+    """Return a coefficient, told if its standard error is smaller than the widest that is told."""
     # Written so that a number that is not finite fails as well.
-    if not (V > 0 and Vs >= 0 and (se := _WIDER * math.sqrt(V)) * spread < widest and math.isfinite(estimate)):
+    if not (V > 0 and Vs >= 0 and (se := _WIDER * math.sqrt(V)) < widest and math.isfinite(estimate)):
         return Coefficient(name, reason=_NO_INTERCEPT if name == INTERCEPT else _NO_SPREAD)
     half = _QUANTILE * se
     return Coefficient(name, estimate, se, estimate - half, estimate + half, max(0.0, 1 - math.sqrt(min(1.0, Vs / V))))

@@ -78,29 +78,29 @@ async def learn(side: Side, plan: Plan) -> Model:
     columns = plan.columns
     await side.stage("moments")
     # 2. Where the columns lie.
-    opened = await _total(side, plan, "location", vectors.location(columns))
+    opened = await _total(side, plan, "location", vectors.location(columns, linear=plan.linear))
     first = Location.of(await side.agree(located(plan, opened).numbers()), plan)
-    opened = await _total(side, plan, "spread", vectors.spread(columns, first))
+    opened = await _total(side, plan, "spread", vectors.spread(columns, first, linear=plan.linear))
     place = Located.of(await side.agree(spread_out(plan, first, opened).numbers()), plan)
     # 3. Second moments.
-    opened = await _total(side, plan, "moments", vectors.moments(place.m, place.s, place.yb))
-    W, theta = whitened(plan, place, opened)
+    opened = await _total(side, plan, "moments", vectors.moments(place, linear=plan.linear))
+    W, own = whitened(plan, place, opened)
     upper = np.triu_indices(columns.p)
-    agreed = await side.agree(np.concatenate([W[upper], Point.at(theta, 1.0, 1.6).numbers()]))
+    agreed = await side.agree(np.concatenate([W[upper], own.numbers()]))
     W = np.zeros_like(W)
     W[upper] = agreed[: len(upper[0])]
-    design = Design(place.m, place.s, W + np.triu(W, 1).T)
-    point = Point.of(agreed[len(upper[0]) :])
+    design = Design(place.m, place.s, W + np.triu(W, 1).T, place.yb, place.sy)
+    point = Point.of(agreed[len(upper[0]) :], plan)
     # 4. Newton's steps.
     await side.stage("rounds")
     steps: list[Step] = []
     for t in (1, 2, 3):
-        opened = await _total(side, plan, f"step {t}", vectors.step(design, point, histograms=t == 1))
+        opened = await _total(side, plan, f"step {t}", vectors.step(design, point, t))
         steps.append(opened_step(plan, f"step {t}", point, opened))
         await side.progress(t, 3)
         if t < 3:  # noqa: PLR2004
             own = next_point(plan, steps[-1], point if steps[1:] else None)
-            point = Point.of(await side.agree(own.numbers(), unsure=own.unsure))
+            point = Point.of(await side.agree(own.numbers(), unsure=own.unsure), plan)
     result = fitted(plan, design.W, steps[1], steps[2])
     numbers = await side.agree(result.numbers(plan.N), unsure=result.unsure)
     return release(plan, place, Fit.of(numbers, plan.N, plan.d))

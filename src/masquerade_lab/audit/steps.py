@@ -18,7 +18,7 @@ from masquerade_lab.audit.canary import study_of
 from masquerade_lab.audit.source import Source
 from masquerade_protocols.blocks.adaptive_sums import SIGMA
 from masquerade_protocols.dp_glm import roles, vectors
-from masquerade_protocols.dp_glm.estimates import Design, Location, Point
+from masquerade_protocols.dp_glm.estimates import Design, Located, Location, Point
 from masquerade_protocols.dp_glm.public import SUMS, Plan
 
 __all__ = ["steps"]
@@ -37,10 +37,10 @@ def _moves(plan: Plan) -> dict[str, tuple[_Integers, _Integers]]:
     # The first record is undecided and fills the Hessian's part; the other is sure of the wrong label, and has none.
     point = Point(np.array([-10.0, 10 / _LONG]), 0.501 * _LONG, _LONG**2 / 4)
     rows: dict[str, Callable[[_Array, _Array], _Array]] = {
-        "location": vectors.location(plan.columns),
-        "spread": vectors.spread(plan.columns, Location(np.zeros(1), np.ones(1), np.zeros(0), 0.5)),
-        "moments": vectors.moments(np.zeros(1), np.full(1, 1 / _LONG), 0.5),
-        **{label: vectors.step(design, point, histograms=label == "step 1") for label in SUMS[3:]},
+        "location": vectors.location(plan.columns, linear=False),
+        "spread": vectors.spread(plan.columns, Location(np.zeros(1), np.ones(1), np.zeros(0), 0.5), linear=False),
+        "moments": vectors.moments(Located(np.zeros(1), np.full(1, 1 / _LONG), 0.5), linear=False),
+        **{label: vectors.step(design, point, number) for number, label in enumerate(SUMS[3:], 1)},
     }
 
     def added(record: Covariates, label: str) -> _Integers:

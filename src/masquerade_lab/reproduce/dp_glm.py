@@ -19,7 +19,7 @@ from masquerade.draft import Draft, throwaway_key
 from masquerade_core.coefficients import Coefficient
 from masquerade_core.data.schema import Covariates, Dataset
 from masquerade_core.rng import SimulationRng
-from masquerade_core.study import Feature, Study
+from masquerade_core.study import Feature, Label, Study
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_protocols.blocks.clear_sums import finished
@@ -37,6 +37,7 @@ __all__ = [
     "covered",
     "figure_1",
     "figure_2",
+    "fitted_by_squares",
     "fitted_freely",
     "learn_in_clear",
     "records_of",
@@ -66,7 +67,10 @@ class Cell:
     mistake : str
         What is done wrong; empty where nothing is.
     weights : float or None
-        The bound c of all three steps, where it is not chosen from histograms.
+        The bound c of the last two steps, where it is not chosen from histograms.
+    errors : str
+        The errors of a linear model: "normal", "t" with four degrees of freedom, or "exponential"; empty for a logistic
+        one.
     """
 
     name: str
@@ -77,6 +81,12 @@ class Cell:
     ratio: float | None = None
     mistake: str = ""
     weights: float | None = None
+    errors: str = ""
+
+    @property
+    def study(self) -> Study:
+        """Its study."""
+        return study_of(self.epsilon, self.delta, linear=bool(self.errors))
 
 
 def _beside_colluders(ratio: float) -> float:
@@ -93,6 +103,12 @@ CELLS = (
     Cell("N = 30,000, 2.7 % positive", 30_000, intercept=-3.95, ratio=_beside_colluders(3.20)),
     Cell("N = 3,000, epsilon = .3", 3_000, epsilon=0.3, delta=1e-5),
     Cell("N = 1,000, epsilon = 1", 1_000, delta=1e-5),
+    Cell("linear, N = 30,000, epsilon = 1", 30_000, ratio=_beside_colluders(1.67), errors="normal"),
+    Cell("linear, N = 30,000, errors of t4", 30_000, ratio=_beside_colluders(1.92), errors="t"),
+    Cell("linear, N = 30,000, exponential errors", 30_000, ratio=_beside_colluders(2.07), errors="exponential"),
+    Cell("linear, N = 10,000, epsilon = 1", 10_000, ratio=_beside_colluders(2.16), errors="normal"),
+    Cell("linear, N = 30,000, epsilon = .3", 30_000, epsilon=0.3, ratio=_beside_colluders(3.40), errors="normal"),
+    Cell("linear, N = 1,000, epsilon = 1", 1_000, delta=1e-5, errors="normal"),
 )
 
 SHORT = (
@@ -104,6 +120,7 @@ SHORT = (
 # --- The design ------------------------------------------------------------------
 
 _BOUNDS = np.array([4.0, 4.0, 10.0, 10.0, 4.0])
+_BOUND = 10.0  # of the label of a linear model
 _BETA = np.array([0.5, -0.4, 0.3, 0.0, 0.2, 0.8, -0.5, 0.4, -0.3])
 FEATURES = (
     *(Feature(name=f"x{i}", min=-bound, max=bound) for i, bound in enumerate(_BOUNDS.tolist(), 1)),
@@ -124,13 +141,23 @@ def records_of(cell: Cell, *seed: int) -> Dataset:
     kind = rng.choice(3, cell.N, p=[0.5, 0.3, 0.2])
     levels = [rng.random(cell.N) < 0.05, rng.random(cell.N) < 0.3, kind == 1, kind == 2]  # noqa: PLR2004
     own = np.column_stack([normals, *levels]).astype(np.float64)
-    y = np.where(rng.random(cell.N) < logistic(cell.intercept + own @ _BETA), 1.0, -1.0)
+    predictor = cell.intercept + own @ _BETA
+    if cell.errors:
+        drawn = {
+            "normal": rng.standard_normal,
+            "t": partial(rng.standard_t, 4),
+            "exponential": rng.standard_exponential,
+        }
+        errors = drawn[cell.errors](cell.N) - (cell.errors == "exponential")
+        y = np.clip(predictor + errors, -_BOUND, _BOUND) / _BOUND
+    else:
+        y = np.where(rng.random(cell.N) < logistic(predictor), 1.0, -1.0)
     own[:, : len(places)] /= _BOUNDS
     return Covariates(own, y)
 
 
 @cache
-def study_of(epsilon: float, delta: float, features: tuple[Feature, ...] = FEATURES) -> Study:
+def study_of(epsilon: float, delta: float, features: tuple[Feature, ...] = FEATURES, *, linear: bool = False) -> Study:
     """Return a study of five parties, one of which may side with Charlie."""
     draft = Draft(
         parties=[(f"party-{k}", throwaway_key()) for k in range(1, PARTIES + 1)],
@@ -142,6 +169,7 @@ def study_of(epsilon: float, delta: float, features: tuple[Feature, ...] = FEATU
         min_records=2,
         features=list(features),
         key_bits=512,
+        **({"label": Label(name="y", min=-_BOUND, max=_BOUND), "parameters": {"family": "linear"}} if linear else {}),
     )
     return Study.parse(draft.to_toml(), "this table's settings", in_memory=True)
 
@@ -187,9 +215,8 @@ def learn_in_clear(study: Study, data: Dataset, label: str, *, cut: bool = False
 
 
 def fitted_freely(data: Dataset, halves: _Array) -> _Array:
-    """Return the standard errors of the fit without noise, in the columns' own units; shape (d,)."""
-    own = data.X * halves
-    A, y = np.column_stack([np.ones(data.n), own]), (data.y + 1) / 2
+    """Return the standard errors of the logistic fit without noise, in the columns' own units; shape (d,)."""
+    A, y = np.column_stack([np.ones(data.n), data.X * halves]), (data.y + 1) / 2
     theta, H = np.zeros(A.shape[1]), np.eye(A.shape[1])
     for _ in range(25):
         p = logistic(A @ theta)
@@ -198,12 +225,20 @@ def fitted_freely(data: Dataset, halves: _Array) -> _Array:
     return np.asarray(np.sqrt(np.diag(np.linalg.inv(H))))
 
 
-def _cut_scores(u: _Array, y: _Array, design: Design, point: Point, *, histograms: bool) -> _Array:
+def fitted_by_squares(data: Dataset, halves: _Array) -> _Array:
+    """Return the same of least squares."""
+    A, y = np.column_stack([np.ones(data.n), data.X * halves]), data.y * _BOUND
+    inverse = np.linalg.inv(A.T @ A)
+    residuals = y - A @ (inverse @ (A.T @ y))
+    return np.asarray(np.sqrt(np.diag(inverse) * (residuals @ residuals) / (data.n - A.shape[1])))
+
+
+def _cut_scores(u: _Array, y: _Array, design: Design, point: Point, number: int) -> _Array:
     """Return a step's vectors with scores cut to C in place of weights: what is cut depends on the label."""
-    rows = vectors.step(design, point, histograms=histograms)(u, y)
+    rows = vectors.step(design, point, number)(u, y)
     x = design.x(u)
     d, p = x.shape[1], logistic(x @ point.theta)
-    scores = (y - p)[:, None] * x / point.C
+    scores = ((y + 1) / 2 - p)[:, None] * x / point.C
     scores /= np.maximum(1, np.sqrt((scores * scores).sum(axis=1)))[:, None]
     om = p * (1 - p)
     parts = om / np.maximum(point.CH, om * (x * x).sum(axis=1))
@@ -220,7 +255,7 @@ def _bounded_by(c: float) -> Callable[..., Point]:
 
     def chosen(plan: Plan, step: Step, before: Point | None = None) -> Point:
         point = next_point(plan, step, before)
-        return Point(point.theta, c * sqrt(plan.d), point.CH, point.unsure)
+        return Point(point.theta, c * sqrt(plan.d), point.CH, unsure=point.unsure)
 
     return chosen
 
@@ -229,14 +264,14 @@ def _coverage(cell: Cell, first: int, runs: int, seed: int) -> dict[str, list[li
     """Return for each run and coefficient whether it was told, whether it was covered, and its width ratio."""
     truth = np.append(cell.intercept, _BETA)
     halves = np.append(_BOUNDS, np.ones(len(_BETA) - len(_BOUNDS)))
-    study = study_of(cell.epsilon, cell.delta)
+    study = cell.study
     told, hit, ratios = [], [], []
     choose = next_point if cell.weights is None else _bounded_by(cell.weights)
     with patch.object(roles, "next_point", choose):
         for run in range(first, first + runs):
             data = records_of(cell, seed, run, cell.N)
             rows = learn_in_clear(study, data, f"dp-glm {seed} {cell.name} {run}", cut=bool(cell.mistake))
-            free = fitted_freely(data, halves)
+            free = (fitted_by_squares if cell.errors else fitted_freely)(data, halves)
             told.append([float(row.told) for row in rows])
             hit.append([float(_covers(row, true)) for row, true in zip(rows, truth, strict=True)])
             ratios.append([np.nan if row.se is None else row.se / se for row, se in zip(rows, free, strict=True)])

@@ -143,7 +143,7 @@ def test_a_sum_is_exact_however_records_are_split() -> None:
     study, data = glm_study(3), made_up(10_000)
     plan, d = Plan(study, data.n), 6
     design = Design(np.zeros(5), np.full(5, 0.3), np.eye(5))
-    rows = vectors.step(design, Point.at(np.linspace(-1, 1, d), 1.0, 1.6), histograms=True)
+    rows = vectors.step(design, Point.at(np.linspace(-1, 1, d), 1.0, 1.6), 1)
     whole, *parts = (
         vectors.contribution(each, rows, plan.columns, plan.scale("step 1"))
         for each in (data, *split_up(study, data).values())
