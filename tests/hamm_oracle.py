@@ -16,10 +16,8 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, softmax
 
 from masquerade_lab.originals import har
-from masquerade_lab.reproduce import PAPERS, hamm, hamm_binary
-from masquerade_lab.reproduce.hamm_binary_runs import BinaryRecords
-from masquerade_lab.reproduce.hamm_data import connections, stand_in
-from masquerade_lab.reproduce.hamm_points import Point
+from masquerade_lab.reproduce import PAPERS, hamm
+from masquerade_lab.reproduce.hamm import BinaryRecords, FigurePlan, Point, connections, stand_in
 
 _Array = NDArray[np.float64]
 _Indices = NDArray[np.intp]
@@ -192,21 +190,19 @@ def one_set_of_2(data: tuple[_Array, _Indices, _Array, _Indices], number: int, d
         moved = w + eta.reshape(-1, *w.shape)
         return float(np.mean([(np.argmax(X_test @ one.T, axis=1) == y_test).mean() for one in moved]))
 
+    W = {f"1000 {name}": w for name, w in W.items()}
     found = {name: score(w, np.zeros((1, w.size))) for name, w in W.items()}
     found["indiv"] = float((np.argmax(own @ X_test.T, axis=1) == y_test).mean())
-    found |= {f"{a} minus {b}": found[a] - found[b] for a, b in (("vote", "soft"), ("soft", "avg"))}
-    W = {f"1000 {name}": w for name, w in W.items()}
-    return found | _under_noise(hamm.POINTS, W, 6, draws, 300, rng, score)
+    differences = (("vote", "soft"), ("soft", "avg"))
+    found |= {f"{a} minus {b}": found[f"1000 {a}"] - found[f"1000 {b}"] for a, b in differences}
+    return found | _under_noise(hamm.FIGURE_2.points, W, 6, draws, 300, rng, score)
 
 
-def one_set_of_3_or_4(
-    records: BinaryRecords, shape: tuple[int, int, int], points: Iterable[Point], number: int, draws: int
-) -> dict[str, float]:
+def one_set_of_3_or_4(records: BinaryRecords, plan: FigurePlan, number: int, draws: int) -> dict[str, float]:
     """Deal the records to 5,000, 10,000 and 20,000 parties; accuracies without noise, and the points under noise."""
-    each, auxiliary, d = shape
+    each, auxiliary, d, sizes = plan.each, plan.auxiliary, plan.d, plan.sizes
     rng = np.random.default_rng([each, number])
     order = rng.permutation(records.train)
-    sizes = (5_000, 10_000, 20_000)
     parts = order[: sizes[-1] * each].reshape(-1, each)
     W, own = two_classes(records, parts, order[parts.size : parts.size + auxiliary], sizes)
 
@@ -216,7 +212,7 @@ def one_set_of_3_or_4(
 
     found = {name: score(w, np.zeros((1, d))) for name, w in W.items()}
     found["indiv"] = float(np.mean([score(w, np.zeros((1, d))) for w in own[:400]]))
-    return found | _under_noise(points, W, 2, draws, d, rng, score)
+    return found | _under_noise(plan.points, W, 2, draws, d, rng, score)
 
 
 def _printed(figure: str, sets: Iterable[dict[str, float]]) -> None:
@@ -238,9 +234,8 @@ def figure(name: str, data: Path) -> None:
         _printed(name, (one_set_of_2(known, number, draws) for number in range(SETS[name])))
         return
     records = connections(data / "kddcup99") if name == "3" else stand_in(50, (196_000, 200_000))
-    points = hamm_binary.POINTS_3 if name == "3" else hamm_binary.POINTS_4
-    shape = (22, 43_000, 123) if name == "3" else (9, 16_000, 50)
-    _printed(name, (one_set_of_3_or_4(records, shape, points, number, draws) for number in range(SETS[name])))
+    plan = hamm.FIGURE_3 if name == "3" else hamm.FIGURE_4
+    _printed(name, (one_set_of_3_or_4(records, plan, number, draws) for number in range(SETS[name])))
 
 
 if __name__ == "__main__":

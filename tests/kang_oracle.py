@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from masquerade_lab.reproduce.kang_data import SMALL
+from masquerade_lab.reproduce.kang import SMALL
 
 _Array = NDArray[np.float64]
 Normals = Callable[[tuple[int, ...]], _Array]

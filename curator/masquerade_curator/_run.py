@@ -89,7 +89,7 @@ def run(
         raise BadInput(
             f"{key_path} is the key of {owner}, but this process is Charlie", "give the key of the study's [curator]"
         )
-    protocol.check_test(given=test is not None)
+    protocol.check_test(study, given=test is not None)
     testing = None if test is None else _testing(test, study, observe)
     roster = {party.name: party.key.curve for party in study.parties}
     load_all(study, CHARLIE, protocol.cost(study))

@@ -11,6 +11,7 @@ from masquerade_core.model import Model, error_on
 from masquerade_core.study import Study
 from masquerade_host.process.progress import Observer
 from masquerade_host.session.charlie import CharlieSession
+from masquerade_protocols import protocol_of
 
 __all__ = ["PublicTests"]
 
@@ -41,7 +42,8 @@ class PublicTests:
     @classmethod
     def read(cls, path: Path | str, study: Study, observe: Observer) -> Self:
         """Read a public test set, which may have any number of records."""
-        return cls(load_csv(path, study, need_label=False), study, observe)
+        coding = protocol_of(study).records.coding
+        return cls(load_csv(path, study, need_label=False, coding=coding), study, observe)
 
     def observe(self, event: str, /, **fields: str | float) -> None:
         """Pass an event on. After one of progress, report the objective as well."""

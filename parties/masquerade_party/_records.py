@@ -90,7 +90,7 @@ def _on_cluster(protocol: Protocol, cluster: "Cluster", path: Path | str, study:
             f"{protocol.name} needs all records in one process's memory, so it cannot use --dask",
             f"leave --dask out; these protocols take sums from a cluster: {_that_stream()}",
         )
-    return DaskRecords.read(cluster, path, study)
+    return DaskRecords.read(cluster, path, study, protocol.records.coding)
 
 
 def _that_stream() -> str:
@@ -118,10 +118,12 @@ def tell_the_owner(data: object, observe: Observer) -> None:
 
 
 def says_the_same(model: Model, own: Records) -> bool:
-    """Return whether the model gives nearly all of a party's own records the same answer.
+    """Return whether the model gives nearly all of a party's own records the same answer, of two or several.
 
     The run is over, so a disk or a cluster that fails now is no error.
     """
+    if own.classes == 0:
+        return False
     with suppress(MasqueradeError):
         return is_one_answer(own.total(_Answers(model, own.classes)))
     return False

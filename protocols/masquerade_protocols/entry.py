@@ -205,6 +205,8 @@ class Protocol:
         The stages that the roles announce, in order.
     multiclass : bool
         Whether it can tell more than two classes apart.
+    numbers : bool
+        Whether it can fit a label that is a number with public bounds.
     alone : bool
         Whether one party can run it without others, in memory.
     classifiers : bool
@@ -275,6 +277,7 @@ class Protocol:
     noise_in_shares: bool = True
     stages: tuple[str, ...] = ()
     multiclass: bool = False
+    numbers: bool = False
     alone: bool = False
     classifiers: bool = False
     auxiliary: bool = False
@@ -315,9 +318,9 @@ class Protocol:
         proven = (calibration or self.default_calibration) == "proven"
         return (proven and self.proven_section) or self.section
 
-    def check_test(self, *, given: bool) -> None:
+    def check_test(self, study: Study, *, given: bool) -> None:
         """Refuse, with BadInput, a test set where a run makes no classifier that it could test."""
-        if given and not self.makes_model:
+        if given and (study.label.number is not None or not self.makes_model):
             raise BadInput(
                 f"a test set was given, but {self.name} makes no classifier that could be tested", "leave --test out"
             )

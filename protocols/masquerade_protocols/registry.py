@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from masquerade_core.data.loaders import POINTS
+from masquerade_core.data.loaders import COVARIATES, POINTS
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
@@ -195,7 +195,7 @@ def _with_times(entry: Protocol) -> Protocol:
 
 def _complete(entry: Protocol) -> Protocol:
     """Return an entry with what all of its kind have in common."""
-    if entry.records is POINTS and not entry.baseline:
+    if entry.records in {POINTS, COVARIATES} and not entry.baseline:
         entry = _with_refusals(entry)
     return entry if entry.baseline else with_attempts(with_neighbours(_with_times(entry)))
 
@@ -232,6 +232,7 @@ def entry_of(study: Study) -> Protocol:
     check_section(entry.parameters, study.protocol, "protocol")
     entry.check_calibration(study)
     entry.check_dropouts(study)
+    _check_label(entry, study)
     if not entry.baseline:
         _check_table(entry, study)
     _check_evaluation(entry, study)
@@ -254,6 +255,16 @@ def _check_evaluation(entry: Protocol, study: Study) -> None:
         "leave [evaluation] out, and measure the model afterwards with 'masquerade study new --measure'; or choose "
         f'{listed([p.name for p in PROTOCOLS.values() if p.evaluates], "or")} with calibration = "proven"',
     )
+
+
+def _check_label(entry: Protocol, study: Study) -> None:
+    """Refuse a label that is a number, where the protocol cannot fit one."""
+    if study.label.number is not None and not entry.numbers:
+        able = [p.name for p in PROTOCOLS.values() if p.numbers]
+        raise BadInput(
+            f"[label] has min and max, so it is a number, but {entry.name} learns to tell values apart",
+            "name one value as positive" + (f", or choose {listed(able, 'or')}" if able else ""),
+        )
 
 
 def _check_table(entry: Protocol, study: Study) -> None:

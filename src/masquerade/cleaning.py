@@ -42,7 +42,7 @@ from masquerade_core.data.file_faults import (
 )
 from masquerade_core.data.files import PARQUET
 from masquerade_core.data.loading import records_of
-from masquerade_core.data.schema import Encoder, Labels, encode_column, is_allowed
+from masquerade_core.data.schema import Encoder, encode_column, is_allowed, labels_of
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
@@ -211,7 +211,7 @@ class _Work:
     def __init__(self, study: Study, cleaned: Cleaned, rule: str) -> None:
         self.study, self.cleaned, self.rule = study, cleaned, rule
         self.encoder = Encoder.from_study(study)
-        self.labels = Labels(study)
+        self.labels = labels_of(study)
         self._kinds = {(fault.column, fault.kind) for fault in cleaned.found.faults}
 
     def rows(self, table: TextTable) -> list[tuple[str, ...] | None]:
@@ -225,11 +225,15 @@ class _Work:
             cells, faults = self._feature(f, good.columns[f.name])
             columns.append(cells)
             self._leave_out(f.name, faults, places, lost, allowed_of(f))
-        name = self.study.label.name
-        cells, faults = self._label(good.columns[name])
-        columns.append(cells)
         label = self.study.label
-        self._leave_out(name, faults, places, lost, ", ".join(map(repr, label.classes or (label.positive,))))
+        if label.number is None:
+            cells, faults = self._label(good.columns[label.name])
+            allowed = ", ".join(map(repr, label.classes or (label.positive,)))
+        else:
+            cells, faults = self._feature(label.number, good.columns[label.name])
+            allowed = allowed_of(label.number)
+        columns.append(cells)
+        self._leave_out(label.name, faults, places, lost, allowed)
         self.cleaned.dropped += len(lost) + len(table.broken)
         self.cleaned.kept += len(good.numbers) - len(lost)
         mended = iter([None if i in lost else row for i, row in enumerate(zip(*columns, strict=True))])

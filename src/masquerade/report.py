@@ -163,6 +163,8 @@ def explained(
 
 
 def _classes(label: Label) -> str:
+    if label.number is not None:
+        return f"it is a number, {label.number.range}"
     if label.classes is None:
         return f"{label.positive!r} counts as +1"
     return f"its classes are {', '.join(map(repr, label.classes))}"

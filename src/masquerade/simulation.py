@@ -150,7 +150,7 @@ def simulate(
         protocol.records.check(data[name], study, f"the data of {name}", name)
     check_auxiliary(study, auxiliary)
     chosen = classifiers or {}
-    protocol.check_test(given=test is not None)
+    protocol.check_test(study, given=test is not None)
     _check_classifiers(chosen, study, protocol)
     if protocol.baseline:
         return _baseline(protocol, study, data, seed, test)

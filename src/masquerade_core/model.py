@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.study import Feature, OutOfBounds, Study
+from masquerade_core.study import Coding, Feature, OutOfBounds, Study
 
 if TYPE_CHECKING:
     from masquerade_core.coefficients import Coefficients
@@ -192,16 +192,19 @@ class Model:
 
 
 def scores_of(model: Scoring, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
-    """Return each record's score w.x + offset, shape (n,); with named classes, one for each, shape (n, classes)."""
+    """Return each record's score w.x + offset, shape (n,); with named classes, one for each, shape (n, classes).
+
+    ``classes`` is as in the records: 0 where the label is a number, of which the score is then the estimate.
+    """
     scores: NDArray[np.float64] = X @ np.array(model.weights).reshape(classes or 1, -1).T
     scores = scores + np.array(model.offset or (0.0,))
-    return scores[:, 0] if classes is None else scores
+    return scores if classes else scores[:, 0]
 
 
 def answers_of(model: Scoring, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:
     """Return each record's label, shape (n,), as in a data set's ``y``; a score at the threshold stands for -1."""
     scores = scores_of(model, X, classes)
-    if classes is not None:
+    if classes:
         best: NDArray[np.float64] = scores.argmax(axis=1).astype(np.float64)
         return best
     return np.where(scores > model.threshold, 1.0, -1.0)
@@ -237,11 +240,14 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
     }
 
 
-def encoder_to_json(features: Sequence[Feature], out_of_bounds: OutOfBounds, *, intercept: bool) -> dict[str, Any]:
+def encoder_to_json(
+    features: Sequence[Feature], out_of_bounds: OutOfBounds, *, intercept: bool, coding: Coding = "one-hot"
+) -> dict[str, Any]:
     """Return the encoder's part of a model file: public constants, with every number kept exactly."""
     dumped = [f.model_dump(mode="json", exclude_none=True) for f in features]
     rule = {} if out_of_bounds == "refuse" else {"out_of_bounds": out_of_bounds}
-    return {"features": dumped, "intercept": intercept, **rule}
+    shape = {} if coding == "one-hot" else {"coding": coding}
+    return {"features": dumped, "intercept": intercept, **rule, **shape}
 
 
 def _named(weights: tuple[float, ...], names: Sequence[str], classes: Sequence[str] | None) -> dict[str, Any]:

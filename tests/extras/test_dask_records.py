@@ -22,13 +22,13 @@ from masquerade_core.data import cluster as cluster_module
 from masquerade_core.data.cluster import Cluster
 from masquerade_core.data.dask_records import DaskRecords, count_cells
 from masquerade_core.data.loading import load_csv
-from masquerade_core.data.records import ROWS, Records
+from masquerade_core.data.records import ROWS, DigestOf, Records, Whole
 from masquerade_core.data.schema import Dataset
 from masquerade_core.data.tasks import Task, check_address
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
 from masquerade_core.learning.gradients import GradientSum
 from masquerade_core.rng import SimulationRng
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import CHARLIE, Label, Study
 from masquerade_core.table import Table
 from masquerade_host.store.ledger import canonical
 from masquerade_party._records import read_records
@@ -39,6 +39,7 @@ from masquerade_protocols.summary.public import grid_of
 from tests.dask_helpers import LocalDask, local_dask
 from tests.evaluation_helpers import held_back_study
 from tests.messages import raises
+from tests.protocol_helpers import make_study
 from tests.summary_helpers import patients, summary_study
 
 pa = pytest.importorskip("pyarrow")
@@ -402,3 +403,16 @@ def test_a_protocol_that_needs_all_records_in_one_process_says_so(connected: Clu
     with raises(BadInput, "stream_and_dask"):
         read_records(PROTOCOLS["dp-gd"], folder, _study(), "p0", stream=folder, cluster=connected)
     assert read_records(PROTOCOLS["dp-gd"], folder, _study(), "p0", cluster=connected).n == N
+
+
+def test_covariates_and_numbers_as_labels_are_those_in_memory(connected: Cluster, tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(7), tmp_path / "records.parquet"
+    columns = {f"x{i}": rng.uniform(-1, 1, size=ROWS + 10) for i in range(D)}
+    pq.write_table(pa.table({**columns, "y": rng.uniform(0, 9, size=ROWS + 10)}), path)
+    study = make_study(2, D)
+    study = study.model_copy(update={"label": Label(name="y", min=0.0, max=10.0)})
+    memory, remote = load_csv(path, study, coding="treatment"), DaskRecords.read(connected, path, study, "treatment")
+    assert (remote.coding, remote.classes, remote.d) == (memory.coding, memory.classes, memory.d) == ("treatment", 0, D)
+    for f in (Whole(), DigestOf()):
+        pairs = zip(memory.partials(f), remote.partials(f), strict=True)
+        assert all((one == other).all() for one, other in pairs)

@@ -67,6 +67,7 @@ _ENTRY = Protocol(
     calibrations=("proven",),
     sum="masks",
     coefficients=True,
+    numbers=True,
     regularization=1e-4,
     regularization_note="not used: nothing is added to the likelihood",
 )

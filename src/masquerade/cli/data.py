@@ -33,13 +33,12 @@ def check(study: StudyArgument, file: _Records, output_format: FormatOption = Fo
     Faults are counted by column and kind, with the first three lines of each.
     """
     from masquerade_core.data.examining import examine
-    from masquerade_core.data.loaders import POINTS
     from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
     del output_format
     loaded, _ = load_study(study, in_memory=True)
-    counts = entry_of(loaded).records is not POINTS
+    counts = entry_of(loaded).records.grid_of is not None
     found = examine(file, loaded, counts=counts)
     size = _size(found, loaded)
     rows = [_repaired(fault, loaded, found, counts=counts) for fault in found.repaired]
@@ -76,13 +75,12 @@ def clean(
     The copy has the study's columns. A record that no rule mends is left out.
     """
     from masquerade.cleaning import clean
-    from masquerade_core.data.loaders import POINTS
     from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
     del output_format
     loaded, _ = load_study(study, in_memory=True)
-    cleaned = clean(file, loaded, out, counts=entry_of(loaded).records is not POINTS)
+    cleaned = clean(file, loaded, out, counts=entry_of(loaded).records.grid_of is not None)
     unit = cleaned.found.unit
     rows = [f"mended: {cleaned.found.source} {sign.says.partition(';')[0]}" for sign in cleaned.signs]
     mended = [(column, rule, count) for (column, rule), count in sorted(cleaned.mended.items()) if count]
@@ -121,7 +119,8 @@ def _repaired(fault: "Fault", study: "Study", found: "Examined", *, counts: bool
     row = fault.row(found.unit)
     if counts:
         return f"{row}; the study counts such cells apart"
-    feature = next((f for f in study.features if f.name == fault.column), None)
+    columns = (*study.features, *([study.label.number] if study.label.number else ()))
+    feature = next((f for f in columns if f.name == fault.column), None)
     if feature is None:
         first = (study.label.classes or (f"not {study.label.positive!r}",))[0]
         return f"{row}; it counts as {first}" if fault.column else f"{row}; all its cells count as missing"

@@ -44,10 +44,12 @@ def simulate(
     from masquerade.statistics import statistics_report
     from masquerade_core.data.loading import load_csv
     from masquerade_core.study_files import load_study
+    from masquerade_protocols import entry_of
 
     del output_format
     loaded, auxiliary = load_study(study, in_memory=True)
-    tests = load_csv(test, loaded, need_label=False) if test is not None else None
+    coding = entry_of(loaded).records.coding
+    tests = load_csv(test, loaded, need_label=False, coding=coding) if test is not None else None
     records = _data(data, by, loaded)
     simulation = simulated(
         loaded, records, seed=seed, test=tests, classifiers=_classifiers(classifier or []), auxiliary=auxiliary

@@ -101,6 +101,8 @@ def subject(study: Study | None) -> str:
     if study is None:
         return "an answer for new records"
     label = study.label
+    if label.number is not None:
+        return f"the number “{label.name}”"
     if label.classes:
         return f"“{label.name}” ({named(label.classes)})"
     return f"whether “{label.name}” is “{label.positive}”"

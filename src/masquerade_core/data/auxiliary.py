@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from masquerade_core.bounded import opened
 from masquerade_core.data.loading import load_records
-from masquerade_core.data.schema import Encoder, check_unit_ball
+from masquerade_core.data.schema import Encoder, check_rows
 from masquerade_core.errors import BadInput
 from masquerade_core.study import AuxiliaryFile, Study, check_section
 from masquerade_core.words import counted
@@ -42,7 +42,7 @@ class Auxiliary:
 
     def __post_init__(self) -> None:
         """Check that all records have norm at most 1, which every privacy bound needs, and freeze the array."""
-        check_unit_ball(self.X)
+        check_rows(self.X)
         self.X.setflags(write=False)
 
     @classmethod

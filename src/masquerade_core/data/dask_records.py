@@ -37,10 +37,10 @@ from masquerade_core.data.parts import (
     sum_of,
 )
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, Whole, check_size, content_of
-from masquerade_core.data.schema import Encoder, Labels
+from masquerade_core.data.schema import Encoder, labels_of
 from masquerade_core.data.tasks import Task
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.study import Study
+from masquerade_core.study import Coding, Study
 
 __all__ = ["DaskRecords", "count_cells"]
 
@@ -53,8 +53,10 @@ _PARTS = 64  # so many are enough to keep a site's workers busy
 class _Held:
     """The parts of the records, on whatever workers there are."""
 
-    def __init__(self, cluster: Cluster, tasks: Sequence[tuple[tuple[Rows, ...], int]], study: Study) -> None:
-        self.cluster, self._tasks, self.study = cluster, tasks, study
+    def __init__(
+        self, cluster: Cluster, tasks: Sequence[tuple[tuple[Rows, ...], int]], study: Study, coding: Coding
+    ) -> None:
+        self.cluster, self._tasks, self.study, self.encoder = cluster, tasks, study, Encoder.from_study(study, coding)
         self._client: Any = None
         self._futures: list[Any] = []
 
@@ -62,7 +64,8 @@ class _Held:
         """Return the parts as futures; they are submitted where this client has none."""
         if client is not self._client:
             rows, starts = zip(*self._tasks, strict=True)
-            self._futures = client.map(Task(read_part), rows, starts, study=self.study, pure=False)
+            coding = self.encoder.coding
+            self._futures = client.map(Task(read_part), rows, starts, study=self.study, coding=coding, pure=False)
             self._client = client
         return self._futures
 
@@ -84,10 +87,10 @@ class DaskRecords(Records):
     def __init__(self, held: _Held, n: int, repaired: Repaired, side: Side) -> None:
         self.classes, self.repaired = held.study.classes, repaired
         self._held, self._n, self._side = held, n, side
-        self._dtype = Encoder.from_study(held.study).dtype
+        self._dtype = held.encoder.dtype
 
     @classmethod
-    def read(cls, cluster: Cluster, path: Path | str, study: Study) -> Self:
+    def read(cls, cluster: Cluster, path: Path | str, study: Study, coding: Coding = "one-hot") -> Self:
         """Have the workers read and encode one party's records, and wait until they hold them.
 
         Parameters
@@ -97,6 +100,8 @@ class DaskRecords(Records):
         path : path
             A Parquet file, or a folder of them, which all workers find under this path.
         study : Study
+        coding : Coding
+            What the records become.
 
         Raises
         ------
@@ -107,15 +112,20 @@ class DaskRecords(Records):
         RunFailed
             The cluster was lost.
         """
-        encoder, labels = Encoder.from_study(study), Labels(study)
+        encoder, labels = Encoder.from_study(study, coding), labels_of(study)
         files = _files(path, (*encoder.columns, labels.name))
         n = _count(files, path, study)
-        held = _Held(cluster, _cut(files, n, study.d * encoder.dtype.itemsize), study)
+        held = _Held(cluster, _cut(files, n, encoder.d * encoder.dtype.itemsize), study, coding)
         with _told_whole(path, study):
             facts: Facts = held.combined(Task(facts_of), Task(facts_of))
             labels.texts |= facts.texts
             labels.check(Path(path).name)
             return cls(held, n, facts.repaired, Side())
+
+    @property
+    def coding(self) -> Coding:
+        """Whether the records lie in the unit ball, or are the covariates of a regression."""
+        return self._held.encoder.coding
 
     @property
     def n(self) -> int:
@@ -125,7 +135,7 @@ class DaskRecords(Records):
     @property
     def d(self) -> int:
         """The number of a record's coordinates."""
-        return self._held.study.d
+        return self._held.encoder.d
 
     def total(self, f: OfBlock) -> NDArray[Any]:
         """Return the exact sum of f over all blocks, added up by the workers in a tree."""

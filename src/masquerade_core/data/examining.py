@@ -8,7 +8,7 @@ import numpy as np
 from masquerade_core.data.blocks import NO_RECORDS, note_broken
 from masquerade_core.data.file_faults import Fault, Faults, FaultyFile, Sign, Unit
 from masquerade_core.data.loading import records_of
-from masquerade_core.data.schema import Encoder, Labels
+from masquerade_core.data.schema import Encoder, labels_of
 from masquerade_core.study import Study
 
 __all__ = ["Examined", "examine"]
@@ -73,7 +73,7 @@ def examine(path: Path | str, study: Study, *, counts: bool = False) -> Examined
         The file cannot be opened.
     """
     encoder = Encoder(study.features, study.model.intercept, "clamp" if counts else study.study.out_of_bounds)
-    labels = Labels(study, strict=True, clamps=encoder.out_of_bounds == "clamp")
+    labels = labels_of(study, strict=True, clamps=encoder.out_of_bounds == "clamp")
     source = records_of(path, encoder, labels, fills=False)
     faults = Faults(source.name, source.unit, signs=list(source.signs))
     for block in () if any(sign.final for sign in source.signs) else source.blocks:

@@ -7,10 +7,10 @@ import numpy as np
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.records import check_size
-from masquerade_core.data.schema import Dataset, Encoder, Labels
+from masquerade_core.data.schema import Covariates, Dataset, Encoder, labels_of
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
-from masquerade_core.study import Study
+from masquerade_core.study import Coding, Study
 
 __all__ = ["load_grouped", "row_groups"]
 
@@ -34,8 +34,10 @@ def row_groups(table: TextTable, column: str) -> dict[str, list[int]]:
     return groups
 
 
-def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Dataset]:
+def load_grouped(path: Path | str, study: Study, column: str, coding: Coding = "one-hot") -> dict[str, Dataset]:
     """Read one file with all parties' records, for a simulation: a data set for each value of ``column``.
+
+    ``coding`` is what the records become.
 
     Returns
     -------
@@ -49,11 +51,11 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     RefusedLocally
         A group has fewer records than the study's ``min_records``, or more than it allows.
     """
-    encoder = Encoder.from_study(study)
+    encoder = Encoder.from_study(study, coding)
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
     table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
-    X, labels, faults = np.empty((len(table.numbers), encoder.d)), Labels(study), Faults(table.source, table.unit)
+    X, labels, faults = np.empty((len(table.numbers), encoder.d)), labels_of(study), Faults(table.source, table.unit)
     encoder.encode_into(X, table.columns, table.places(faults.source), faults)
     labels.take(table, faults)
     labels.note(faults)
@@ -62,7 +64,8 @@ def load_grouped(path: Path | str, study: Study, column: str) -> dict[str, Datas
     datasets = {}
     for value, rows in groups.items():
         source = f"{table.source}, where {column} is {value!r}"
-        dataset = Dataset(X[rows], y[rows], study.classes)
+        made = Covariates if coding == "treatment" else Dataset
+        dataset = made(X[rows], y[rows], study.classes)
         check_size(len(dataset.y), study, source)
         datasets[value] = dataset
     return datasets

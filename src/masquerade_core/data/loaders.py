@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from masquerade_core.study import Study
+from masquerade_core.study import Coding, Study
 
-__all__ = ["POINTS", "Loader"]
+__all__ = ["COVARIATES", "POINTS", "Loader"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Loader:
         (path, study, folder) -> one party's records, read into a scratch file in a folder.
     grid_of : callable or None
         (study) -> the bins in which records are counted, where that is all that a protocol needs of them.
+    coding : Coding
+        What a record becomes, where it is not counted.
     """
 
     one: Callable[[Path | str, Study], Any]
@@ -34,31 +36,37 @@ class Loader:
     check: Callable[..., None]
     streamed: Callable[[Path | str, Study, Path | str], Any] | None = None
     grid_of: Callable[[Study], Any] | None = None
+    coding: Coding = "one-hot"
 
 
-def _one(path: Path | str, study: Study) -> Any:
-    from masquerade_core.data.loading import load_csv
+def _encoded(coding: Coding) -> Loader:
+    """Return the loader of encoded records in a coding, with their labels."""
 
-    return load_csv(path, study)
+    def one(path: Path | str, study: Study) -> Any:
+        from masquerade_core.data.loading import load_csv
+
+        return load_csv(path, study, coding=coding)
+
+    def grouped(path: Path | str, study: Study, column: str) -> Any:
+        from masquerade_core.data.groups import load_grouped
+
+        return load_grouped(path, study, column, coding)
+
+    def check(data: Any, study: Study, source: str, party: str = "") -> None:
+        from masquerade_core.data.loading import check_points
+
+        check_points(data, study, source, party, coding)
+
+    def streamed(path: Path | str, study: Study, folder: Path | str) -> Any:
+        from masquerade_core.data.loading import stream_csv
+
+        return stream_csv(path, study, folder, coding)
+
+    return Loader(one, grouped, check, streamed, coding=coding)
 
 
-def _grouped(path: Path | str, study: Study, column: str) -> dict[str, Any]:
-    from masquerade_core.data.groups import load_grouped
-
-    return dict(load_grouped(path, study, column))
-
-
-def _check(data: Any, study: Study, source: str, party: str = "") -> None:
-    from masquerade_core.data.loading import check_points
-
-    check_points(data, study, source, party)
-
-
-def _streamed(path: Path | str, study: Study, folder: Path | str) -> Any:
-    from masquerade_core.data.loading import stream_csv
-
-    return stream_csv(path, study, folder)
-
-
-POINTS = Loader(_one, _grouped, _check, _streamed)
+POINTS = _encoded("one-hot")
 """Records as vectors in the unit ball, with labels: what a classifier is learned from."""
+
+COVARIATES = _encoded("treatment")
+"""Records as covariates in treatment coding, with labels: what a regression is estimated from."""

@@ -17,10 +17,10 @@ from masquerade_core.data.blocks import TextTable, no_records, note_broken, sour
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records, check_size
-from masquerade_core.data.schema import Dataset, Encoder, Labels, Repaired
+from masquerade_core.data.schema import Covariates, Dataset, Encoder, Labels, NumberLabels, Repaired, labels_of
 from masquerade_core.data.texts import Block, Source
 from masquerade_core.errors import BadInput
-from masquerade_core.study import Study
+from masquerade_core.study import Coding, Study
 
 if TYPE_CHECKING:
     from masquerade_core.data.streamed import Room, Streamed
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Dataset:
+def load_csv(path: Path | str, study: Study, *, need_label: bool = True, coding: Coding = "one-hot") -> Dataset:
     """Read one party's records and their labels.
 
     Parameters
@@ -47,6 +47,8 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
         It gives the features, their bounds and levels, the label and the fewest records.
     need_label : bool
         False for a public test set, which may have any number of records.
+    coding : Coding
+        What the records become.
 
     Raises
     ------
@@ -55,15 +57,16 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True) -> Data
     RefusedLocally
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
-    labels = Labels(study)
-    X, repaired = _read(path, Encoder.from_study(study), labels)
-    dataset = Dataset(X, labels.finish(), study.classes, repaired + Repaired(filled=labels.filled))
+    labels = labels_of(study)
+    X, repaired = _read(path, Encoder.from_study(study, coding), labels)
+    made = Covariates if coding == "treatment" else Dataset
+    dataset = made(X, labels.finish(), study.classes, repaired + labels.repaired)
     if need_label:
         check_size(len(dataset.y), study, data_at(path).name)
     return dataset
 
 
-def stream_csv(path: Path | str, study: Study, folder: Path | str) -> "Streamed":
+def stream_csv(path: Path | str, study: Study, folder: Path | str, coding: Coding = "one-hot") -> "Streamed":
     """Read one party's records and their labels into a scratch file in a folder; they are those of :func:`load_csv`.
 
     Raises
@@ -75,12 +78,12 @@ def stream_csv(path: Path | str, study: Study, folder: Path | str) -> "Streamed"
     """
     from masquerade_core.data.streamed import Room
 
-    labels = Labels(study)
-    with Room(folder) as room:
-        _, repaired = _read(path, Encoder.from_study(study), labels, room)
+    labels = labels_of(study)
+    with Room(folder, coding) as room:
+        _, repaired = _read(path, Encoder.from_study(study, coding), labels, room)
         y = labels.numbers()
         check_size(len(y), study, data_at(path).name)
-        return room.records(y, study.classes, repaired + Repaired(filled=labels.filled))
+        return room.records(y, study.classes, repaired + labels.repaired)
 
 
 def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
@@ -100,7 +103,9 @@ def records_of(
     """Return the columns that records are made of, block by block; ``fills`` and ``small`` as in :func:`source_of`."""
     numbers = [f.name for f in encoder.features if f.levels is None]
     others = [f.name for f in encoder.features if f.levels is not None]
-    return source_of(path, numbers, others + ([labels.name] if labels else []), fills=fills, small=small)
+    if labels is not None:
+        (numbers if isinstance(labels, NumberLabels) else others).append(labels.name)
+    return source_of(path, numbers, others, fills=fills, small=small)
 
 
 def _read(
@@ -202,22 +207,29 @@ def check_cells(table: TextTable, study: Study) -> None:
     faults.check()
 
 
-def check_points(data: Any, study: Study, source: str, party: str = "") -> None:
+def check_points(data: Any, study: Study, source: str, party: str = "", coding: Coding = "one-hot") -> None:
     """Refuse records that a party's own process would refuse, or could not have loaded."""
-    if not isinstance(data, Records):
+    if not isinstance(data, Records) or data.coding != coding:
         raise BadInput(
-            f"{source} are not encoded records, which {study.study.protocol} learns from",
+            f"{source} are not {_CODINGS[coding]}, which {study.study.protocol} learns from",
             "load the records with load_split or load_named, which read them as the study's protocol needs them",
         )
-    if (found := data.d) != study.d:
+    wanted = study.d if coding == "one-hot" else len(study.covariates)
+    if (found := data.d) != wanted:
         raise BadInput(
-            f"{source}: each record has {found} coordinates, but the study's records have {study.d}",
+            f"{source}: each record has {found} coordinates, but the study's records have {wanted}",
             "encode the records with Encoder.from_study(study), or load them with load_split or load_named",
         )
     if data.classes != study.classes:
         raise BadInput(
-            f"{source}: the labels are of {data.classes or 'two unnamed'} classes, but the study's are of "
-            f"{study.classes or 'two unnamed'}",
+            f"{source}: the labels are {_labels(data.classes)}, but the study's are {_labels(study.classes)}",
             "make the Dataset with classes=study.classes",
         )
     check_size(data.n, study, source, party)
+
+
+_CODINGS: dict[Coding, str] = {"one-hot": "encoded records", "treatment": "covariates"}
+
+
+def _labels(classes: int | None) -> str:
+    return "numbers" if classes == 0 else f"of {classes or 'two unnamed'} classes"

@@ -21,10 +21,10 @@ from masquerade_core.data.histograms import Grid
 from masquerade_core.data.loading import Reading, records_of
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.records import ROWS, OfBlock, Repaired, are_held_back, exact_sum
-from masquerade_core.data.schema import Encoder, Labels, WholeColumn, check_unit_ball
+from masquerade_core.data.schema import Encoder, WholeColumn, check_rows, labels_of
 from masquerade_core.data.texts import Block, TextTable
 from masquerade_core.errors import RunFailed
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Coding, Study, as_fraction
 
 __all__ = [
     "CountsOf",
@@ -187,7 +187,7 @@ class Part:
     start : int
         The place of the first of them among all records.
     X : ndarray, shape (n, d)
-    y : ndarray of int, shape (n,)
+    y : ndarray, shape (n,)
         Labels, in a type that takes little memory.
     facts : Facts
     """
@@ -208,7 +208,7 @@ class Part:
             yield X.astype(np.float64, copy=False), y.astype(np.float64)
 
 
-def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
+def read_part(rows: tuple[Rows, ...], start: int, study: Study, coding: Coding = "one-hot") -> Part:
     """Read and encode a part; its records may lie in several files.
 
     Raises
@@ -218,7 +218,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
     RunFailed
         A file was changed since it was first looked at.
     """
-    encoder, labels = Encoder.from_study(study), Labels(study, part=True)
+    encoder, labels = Encoder.from_study(study, coding), labels_of(study, part=True)
     clamps, most = encoder.out_of_bounds == "clamp", sum(some.end - some.start for some in rows)
     faults = Faults(", ".join(sorted({some.file.path.name for some in rows})), "record")
     reading = Reading(encoder, labels, faults, np.empty((most, encoder.d), dtype=encoder.dtype))
@@ -228,9 +228,9 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study) -> Part:
             if not reading.takes_whole(block):
                 reading.take_cells(block)
     faults.check()
-    check_unit_ball(reading.X)
+    check_rows(reading.X, coding)
     texts = frozenset[str]() if clamps else frozenset(labels.texts)
-    return Part(start, reading.X, labels.numbers(), Facts(texts, reading.repaired + Repaired(filled=labels.filled)))
+    return Part(start, reading.X, labels.numbers(), Facts(texts, reading.repaired + labels.repaired))
 
 
 def _check_unchanged(file: FileOfRecords) -> None:

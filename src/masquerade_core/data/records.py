@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.errors import LocalProtocolError, RefusedLocally
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Coding, Study, as_fraction
 
 __all__ = [
     "ROWS",
@@ -102,13 +102,18 @@ class Records(ABC):
     Attributes
     ----------
     classes : int or None
-        The number of named classes; None where labels are -1 and +1.
+        The number of named classes; 0 where labels are numbers in [-1, 1]; None where they are -1 and +1.
     repaired : Repaired
         How many cells were moved to a bound, and how many were filled. It is secret too.
     """
 
     classes: int | None
     repaired: Repaired
+
+    @property
+    def coding(self) -> Coding:
+        """Whether the records lie in the unit ball, or are the covariates of a regression."""
+        return "one-hot"
 
     @property
     @abstractmethod

@@ -6,13 +6,18 @@ Then every record is clipped, which means divided by max(1, ||x||_2): all sensit
 constant counted. Nothing is centred, scaled or binned by the data themselves. That would be a release of its own, for
 which no theorem accounts.
 
+*Covariates* are made of the same coordinates, for protocols that estimate a regression. There no record is divided, so
+that a coefficient keeps the meaning that it has in a regression: each number lies between -1 and 1 by itself. In
+*treatment coding* the first level of a category has no coordinate, and there is no constant: a protocol adds its own.
+
 *Cells that do not fit.* A study says what happens to a cell that is missing, cannot be read, lies outside its public
 bounds or is not one of the public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and
 every other such cell becomes the feature's public ``missing`` value or level. So no record makes a party refuse: a
 refusal would tell others something about that record. With "refuse" an error names the column, the kinds of fault and
 their places.
 
-*Labels* are read block by block, like columns, and an error says what is wrong with them.
+*Labels* are read block by block, like columns, and an error says what is wrong with them. A label that is a number is
+read as a feature is, and mapped from its public bounds to [-1, 1].
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +54,7 @@ from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_h
 from masquerade_core.data.texts import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import encoder_to_json
-from masquerade_core.study import INTERCEPT, Feature, OutOfBounds, Precision, Study
+from masquerade_core.study import INTERCEPT, Coding, Feature, OutOfBounds, Precision, Study
 
 __all__ = [
     "MISSING_LEVEL",
@@ -61,12 +66,14 @@ __all__ = [
     "Encoder",
     "Labels",
     "Levels",
+    "NumberLabels",
     "Repaired",
     "check_labels",
-    "check_unit_ball",
+    "check_rows",
     "encode_column",
     "encode_whole",
     "is_allowed",
+    "labels_of",
     "length_of",
 ]
 
@@ -336,7 +343,7 @@ class Labels:
     """
 
     def __init__(self, study: Study, *, strict: bool = False, clamps: bool | None = None, part: bool = False) -> None:
-        self.filled = 0
+        self.repaired = Repaired()
         """How many cells were empty, or no class."""
         self.texts = set[str]()
         """The different texts."""
@@ -344,7 +351,9 @@ class Labels:
         self._positive, self._classes = study.label.positive, study.label.classes
         self._clamps = study.study.out_of_bounds == "clamp" if clamps is None else clamps
         self._strict, self._part = strict or not self._clamps, part
-        self._type = np.int16 if len(self._classes or ()) < 1 << 15 else np.int32  # small beside the records
+        self._type: type[np.generic] = (
+            np.int16 if len(self._classes or ()) < 1 << 15 else np.int32
+        )  # small beside the records
         self._has_positive = False
         self._other: str | None = None
         self._odd: dict[str, tuple[int, list[Place]]] = {}
@@ -408,7 +417,8 @@ class Labels:
 
     def _keep(self, levels: Levels, counts: Sequence[int]) -> None:
         faulty = [not text if self._classes is None else text not in self._classes for text in levels.texts]
-        self.filled += sum(count for count, is_faulty in zip(counts, faulty, strict=True) if is_faulty)
+        filled = sum(count for count, is_faulty in zip(counts, faulty, strict=True) if is_faulty)
+        self.repaired += Repaired(filled=filled)
         self.texts |= {text for text, count in zip(levels.texts, counts, strict=True) if count}
         self._parts.append(np.array([self._number(text) for text in levels.texts], dtype=self._type)[levels.places])
 
@@ -476,6 +486,49 @@ class Labels:
         return f"the label {self.name!r} is never {self._positive!r}, the study's positive value"
 
 
+class NumberLabels(Labels):
+    """The labels of a file, where they are numbers with public bounds: as features are read."""
+
+    def __init__(self, study: Study, *, strict: bool = False, clamps: bool | None = None, part: bool = False) -> None:
+        super().__init__(study, strict=strict, clamps=clamps, part=part)
+        if study.label.number is None:
+            raise LocalProtocolError("the study's label is no number")
+        self._feature, self._type = study.label.number, np.float64
+
+    def take(self, table: TextTable, faults: Faults) -> None:
+        """Take a block's labels from its cells, and note those that do not fit."""
+        if self.name not in table.columns:
+            return
+        found, places = encode_column(self._feature, table.columns[self.name]), table.places(faults.source)
+        for kind, rows in found.faults.items():
+            where, allowed = [places[row] for row in rows], allowed_of(self._feature)
+            faults.add(self.name, kind, where, refused=not self._clamps, allowed=allowed)
+        self._add(found.block, found.repaired)
+
+    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
+        """Take a block's labels, and return whether each of them can be used."""
+        found = encode_whole(self._feature, columns[self.name], clamps=self._clamps)
+        if found is None or (self._strict and found[1]):
+            return False
+        self._add(*found)
+        return True
+
+    def _add(self, block: _Array, repaired: Repaired) -> None:
+        self.repaired += repaired
+        self._parts.append(block[:, 0])
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Nothing: a study names no single numbers."""
+        return ()
+
+
+def labels_of(study: Study, *, strict: bool = False, clamps: bool | None = None, part: bool = False) -> Labels:
+    """Return the labels of a file, before any is read; the parameters are those of :class:`Labels`."""
+    kind = Labels if study.label.number is None else NumberLabels
+    return kind(study, strict=strict, clamps=clamps, part=part)
+
+
 def _two(allowed: str) -> str:
     return f"one value must be {allowed} and all others must be equal; blanks and capitals count"
 
@@ -483,12 +536,12 @@ def _two(allowed: str) -> str:
 # --- Schema ----------------------------------------------------------------------
 
 _NORM_SLACK = 1e-12
-_LABELS = "a data set needs one label for each record: -1 or +1, or with named classes, the number of a class"
+_LABELS = "a data set needs one label for each record: -1 or +1, the number of a class, or a number in [-1, 1]"
 _GET_MODEL = "take the model.json that a run left in its directory"
 
 
-def check_unit_ball(X: NDArray[np.float64]) -> None:
-    """Check that X is a matrix of records of norm at most 1.
+def check_rows(X: NDArray[np.float64], coding: Coding = "one-hot") -> None:
+    """Check that X is a matrix of records of norm at most 1; of covariates, that none lies outside [-1, 1].
 
     Raises
     ------
@@ -501,19 +554,22 @@ def check_unit_ball(X: NDArray[np.float64]) -> None:
         rows = np.asarray(X[start : start + ROWS], dtype=np.float64)
         if not np.isfinite(rows).all():
             raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
-        if (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
+        if coding == "treatment" and (np.abs(rows) > 1).any():
+            raise LocalProtocolError("a covariate lies outside [-1, 1]; no privacy bound would hold for it")
+        if coding == "one-hot" and (np.linalg.norm(rows, axis=1) > 1 + _NORM_SLACK).any():
             raise LocalProtocolError("a record lies outside the unit ball; no privacy bound would hold for it")
 
 
 def check_labels(y: NDArray[np.float64], classes: int | None) -> None:
-    """Check that all labels are -1 or +1, or with named classes, the number of a class.
+    """Check that all labels are -1 or +1, or the number of a named class, or with no classes, a number in [-1, 1].
 
     Raises
     ------
     LocalProtocolError
         They are not.
     """
-    if not (np.abs(y) == 1 if classes is None else np.isin(y, np.arange(classes))).all():
+    allowed = np.arange(classes) if classes else np.array((-1, 1))
+    if not (np.abs(y) <= 1 if classes == 0 else np.isin(y, allowed)).all():
         raise LocalProtocolError(_LABELS)
 
 
@@ -546,7 +602,7 @@ class Dataset(Records):
     _ends_of_side: ClassVar[tuple[int, ...] | None] = None
 
     def __post_init__(self) -> None:
-        """Check that all records have norm at most 1, which every privacy bound needs, and freeze the arrays."""
+        """Check that no record is larger than every privacy bound needs it to be, and freeze the arrays."""
         X, y = self.X, self.y
         self._check()
         if y.shape != X.shape[:1]:
@@ -555,7 +611,7 @@ class Dataset(Records):
         y.setflags(write=False)
 
     def _check(self) -> None:
-        check_unit_ball(self.X)
+        check_rows(self.X)
         check_labels(self.y, self.classes)
 
     @classmethod
@@ -617,9 +673,15 @@ class Covariates(Dataset):
         Numbers by their public bounds; levels and bins in treatment coding, 0 or 1. There is no constant among them.
     y : ndarray, shape (n,)
         Labels -1 and +1, or numbers between -1 and 1 by the label's public bounds.
-    classes : None
+    classes : int, optional
+        0 where the label is a number; None if it has two values.
     repaired : Repaired
     """
+
+    @property
+    def coding(self) -> Coding:
+        """That of covariates."""
+        return "treatment"
 
     def _check(self) -> None:
         for values, dimensions in ((self.X, 2), (self.y, 1)):
@@ -651,18 +713,21 @@ class Encoder:
         The study's rule for cells that do not fit: "clamp" or "refuse". A prediction follows the rule of the training.
     precision : str
         How coordinates are stored: "float64" or "float32". It is not stored with a model, and predictions have float64.
+    coding : Coding
+        "one-hot" for vectors in the unit ball, or "treatment" for covariates, which have no intercept.
     """
 
     features: tuple[Feature, ...]
     intercept: bool
     out_of_bounds: OutOfBounds = "refuse"
     precision: Precision = field(default="float64", compare=False)
+    coding: Coding = "one-hot"
 
     @classmethod
-    def from_study(cls, study: Study) -> Self:
-        """Return the study's encoder."""
-        rules = study.study
-        return cls(study.features, study.model.intercept, rules.out_of_bounds, rules.precision or "float64")
+    def from_study(cls, study: Study, coding: Coding = "one-hot") -> Self:
+        """Return the study's encoder, in a coding."""
+        rules, intercept = study.study, study.model.intercept and coding == "one-hot"
+        return cls(study.features, intercept, rules.out_of_bounds, rules.precision or "float64", coding)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -677,8 +742,12 @@ class Encoder:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the d coordinates, the constant last."""
-        encoded = tuple(name for f in self.features for name in f.coordinates)
+        encoded = tuple(name for f in self.features for name in self.of(f))
         return (*encoded, INTERCEPT) if self.intercept else encoded
+
+    def of(self, f: Feature) -> tuple[str, ...]:
+        """Return the names of the coordinates that a feature becomes."""
+        return f.covariates if self.coding == "treatment" else f.coordinates
 
     @property
     def d(self) -> int:
@@ -687,7 +756,7 @@ class Encoder:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value that keeps every number exactly."""
-        return encoder_to_json(self.features, self.out_of_bounds, intercept=self.intercept)
+        return encoder_to_json(self.features, self.out_of_bounds, intercept=self.intercept, coding=self.coding)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -701,11 +770,13 @@ class Encoder:
         try:
             features = tuple(Feature.model_validate(f) for f in data["features"])
             intercept, rule = data["intercept"], data.get("out_of_bounds", "refuse")
+            coding = data.get("coding", "one-hot")
         except (AttributeError, KeyError, TypeError, ValidationError) as error:
             raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL) from error
-        if not features or not isinstance(intercept, bool) or rule not in get_args(OutOfBounds):
+        known = rule in get_args(OutOfBounds) and coding in get_args(Coding)
+        if not (features and isinstance(intercept, bool) and known) or (intercept and coding == "treatment"):
             raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL)
-        return cls(features, intercept, rule)
+        return cls(features, intercept, rule, coding=coding)
 
     def encode(self, columns: Mapping[str, Column]) -> NDArray[np.float64]:
         """Encode and clip records.
@@ -720,7 +791,7 @@ class Encoder:
         Returns
         -------
         ndarray of float64, shape (n, d)
-            Rows of norm at most 1.
+            Rows of norm at most 1, or covariates.
 
         Raises
         ------
@@ -757,7 +828,7 @@ class Encoder:
         clamps, place, repaired = self.out_of_bounds == "clamp", 0, Repaired()
         faults.records += len(places)
         for f in self.features:
-            width = len(f.coordinates)
+            width = len(self.of(f))
             if f.name not in columns:  # its file lacks it, and says so
                 X[:, place : place + width], place = 0.0, place + width
                 continue
@@ -765,7 +836,7 @@ class Encoder:
             for kind, rows in found.faults.items():
                 refused = not is_allowed(f, kind, clamps=clamps)
                 faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
-            X[:, place : place + width] = found.block
+            X[:, place : place + width] = found.block[:, -width:]  # of levels, treatment coding has no first
             place, repaired = place + width, repaired + found.repaired
         self._finish(X)
         return repaired
@@ -786,19 +857,21 @@ class Encoder:
         """
         clamps, place, n, repaired = self.out_of_bounds == "clamp", 0, 0, Repaired()
         for f in self.features:
-            column, width = columns[f.name], len(f.coordinates)
+            column, width = columns[f.name], len(self.of(f))
             n = len(column)
             for start in range(0, n, ROWS):
                 found = encode_whole(f, column[start : start + ROWS], clamps=clamps)
                 if found is None:
                     return None
-                X[start : min(start + ROWS, n), place : place + width] = found[0]
+                X[start : min(start + ROWS, n), place : place + width] = found[0][:, -width:]
                 repaired += found[1]
             place += width
         self._finish(X[:n])
         return n, repaired
 
     def _finish(self, X: NDArray[np.float64]) -> None:
+        if self.coding == "treatment":
+            return
         if self.intercept:
             X[:, -1] = 1.0
         for start in range(0, len(X), ROWS):

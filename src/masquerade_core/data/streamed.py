@@ -14,7 +14,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
-from masquerade_core.data.schema import check_labels, check_unit_ball
+from masquerade_core.data.schema import check_labels, check_rows
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
-from masquerade_core.study import as_fraction
+from masquerade_core.study import Coding, as_fraction
 
 __all__ = ["Room", "Scratch", "Streamed"]
 
@@ -192,10 +192,12 @@ class Room:
     ----------
     folder : path
         The folder of the scratch file.
+    coding : Coding
+        What the rows are.
     """
 
-    def __init__(self, folder: Path | str) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | str, coding: Coding = "one-hot") -> None:
+        self._folder, self._coding = folder, coding
         self._scratch: Scratch | None = None
         self._X: NDArray[Any] = np.empty((0, 0))
         self._done = 0
@@ -224,7 +226,7 @@ class Room:
         """Check the rows up to ``n``, which are not touched again, and give their memory back."""
         if n > len(self._X):
             raise LocalProtocolError("a source has more records than it said")
-        check_unit_ball(self._X[self._done : n])
+        check_rows(self._X[self._done : n], self._coding)
         if self._scratch is not None:
             width = self._X.strides[0]
             self._scratch.forget(self._done * width, n * width)
@@ -234,7 +236,7 @@ class Room:
         """Return the rows that were filled, with their labels."""
         X, scratch, self._X, self._scratch = self._X, self._scratch, np.empty((0, 0)), None
         assert scratch is not None  # noqa: S101  the matrix was made
-        found = Streamed(scratch, len(y), X.shape[1], X.dtype, classes, repaired)
+        found = Streamed(scratch, len(y), X.shape[1], X.dtype, classes, repaired, coding=self._coding)
         scratch.shrink(len(y) * (X.strides[0] + _LABEL.itemsize))
         for start in range(0, len(y), ROWS):
             some = np.asarray(y[start : start + ROWS], dtype=_LABEL)
@@ -263,6 +265,8 @@ class Streamed(Records):
         The share of records that is held back from learning, where these are one side of the file's records.
     held : bool
         Whether they are those held back.
+    coding : Coding
+        What they are.
     """
 
     scratch: Scratch
@@ -273,6 +277,7 @@ class Streamed(Records):
     repaired: Repaired = field(default_factory=Repaired)
     share: float | None = None
     held: bool = False
+    coding: Coding = "one-hot"
 
     @property
     def n(self) -> int:
@@ -330,10 +335,7 @@ class Streamed(Records):
 
     def sides(self, share: float) -> tuple[Self, Self]:
         """Return the records to learn from, and the part of this share that is held back."""
-        one, other = (
-            type(self)(self.scratch, self.rows, self.width, self.dtype, self.classes, share=share, held=held)
-            for held in (False, True)
-        )
+        one, other = (replace(self, repaired=Repaired(), share=share, held=held) for held in (False, True))
         return one, other
 
     def content(self) -> Iterator[Any]:

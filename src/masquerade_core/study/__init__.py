@@ -4,6 +4,7 @@ from masquerade_core.identity import PublicKeys
 from masquerade_core.study.sections import (
     CHARLIE,
     AuxiliaryFile,
+    Coding,
     Crypto,
     Curator,
     Dropouts,
@@ -25,6 +26,7 @@ __all__ = [
     "CHARLIE",
     "INTERCEPT",
     "AuxiliaryFile",
+    "Coding",
     "Crypto",
     "Curator",
     "Dropouts",

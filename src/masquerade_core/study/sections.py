@@ -33,6 +33,7 @@ __all__ = [
     "MOST_PARTIES",
     "THRESHOLD_RULES",
     "AuxiliaryFile",
+    "Coding",
     "Crypto",
     "Curator",
     "Dropouts",
@@ -70,24 +71,50 @@ class Section(BaseModel):
 
 
 class Label(Section):
-    """``[label]``: the column to predict, and which of its two values counts as +1, or the names of its classes."""
+    """``[label]``: the column to predict, and its values.
+
+    It has two values, of which ``positive`` counts as +1. Or it has several, whose names are the ``classes``. Or it is
+    a number between the public bounds ``min`` and ``max``, for protocols that fit a regression line.
+    """
 
     name: _Text
     positive: _Text | None = Field(default=None, description="the label value that counts as +1, in quotes")
     classes: Annotated[tuple[_Text, ...] | None, Field(strict=False)] = None
+    min: _Real | None = Field(default=None, description="the smallest number; public")
+    max: _Real | None = Field(default=None, description="the largest number; public")
 
     @model_validator(mode="after")
-    def _two_or_several(self) -> Self:
-        if (self.positive is None) == (self.classes is None):
-            seen = "neither positive nor classes" if self.classes is None else "both positive and classes"
+    def _of_one_kind(self) -> Self:
+        bounds = (self.min is not None) + (self.max is not None)
+        if (self.positive is not None) + (self.classes is not None) + (bounds > 0) != 1:
+            given = [key for key in ("positive", "classes", "min", "max") if getattr(self, key) is not None]
+            seen = f"both {listed(given)}" if given else "neither positive nor classes nor bounds"
             raise ValueError(
-                f"[label] has {seen}; set positive where the label has two values, or classes to name every class"
+                f"[label] has {seen}; set positive "
+                "where the label has two values, or classes to name every class, or min and max where it is a number"
             )
+        if bounds == 1:
+            raise ValueError("[label] has only one of min and max; both are needed")
+        if self.min is not None and self.max is not None:
+            for problem in _problems_of_bounds(self.min, self.max):
+                raise ValueError(f"[label] has {problem}")
         if self.classes is not None and len(set(self.classes)) != len(self.classes):
             raise ValueError("[label] has a class twice; classes must differ")
         if self.classes is not None and len(self.classes) < 2:  # noqa: PLR2004
             raise ValueError(f"[label] has {counted(len(self.classes), 'class', 'classes')}; at least two are needed")
         return self
+
+    @property
+    def number(self) -> "Feature | None":
+        """The label as a column of numbers with public bounds; None if it has values or classes."""
+        return None if self.min is None else Feature(name=self.name, min=self.min, max=self.max)
+
+
+def _problems_of_bounds(low: float, high: float) -> Iterator[str]:
+    if low >= high:
+        yield f"min {low} and max {high}; min must be smaller"
+    if not math.isfinite(high - low):
+        yield "bounds too far apart for floating point"
 
 
 class Feature(Section):
@@ -118,19 +145,14 @@ class Feature(Section):
             )
         if bounds == 1:
             raise ValueError(f"feature {self.name!r} has only one of min and max; both are needed")
-        for problem in (*self._problems_of_bounds(), *self._problems_of_levels(), *self._problems_of_edges()):
+        if self.min is not None and self.max is not None:
+            for problem in _problems_of_bounds(self.min, self.max):
+                raise ValueError(f"feature {self.name!r} has {problem}")
+        for problem in (*self._problems_of_levels(), *self._problems_of_edges()):
             raise ValueError(f"feature {self.name!r} has {problem}")
         for problem in self._problems_of_missing():
             raise ValueError(f"feature {self.name!r} has {problem}")
         return self
-
-    def _problems_of_bounds(self) -> Iterator[str]:
-        if self.min is None or self.max is None:
-            return
-        if self.min >= self.max:
-            yield f"min {self.min} and max {self.max}; min must be smaller"
-        if not math.isfinite(self.max - self.min):
-            yield "bounds too far apart for floating point"
 
     def _problems_of_levels(self) -> Iterator[str]:
         if self.levels is None:
@@ -197,6 +219,11 @@ class Feature(Section):
         return self.coordinates if self.levels is None and self.edges is None else self.coordinates[1:]
 
     @property
+    def reference(self) -> str:
+        """The name of the first level or bin, with which a regression compares the others; "" for a number."""
+        return self.coordinates[0] if self.levels is not None or self.edges is not None else ""
+
+    @property
     def range(self) -> str:
         """The values that the column may hold, in words: ``f, m``, ``0 to 120`` or ``0 to 120, in bins at 25, 50``."""
         if self.levels is not None:
@@ -217,6 +244,13 @@ _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 
 OutOfBounds = Literal["refuse", "clamp"]
 """The treatment of cells that do not fit the study's public bounds and levels."""
+
+Coding = Literal["one-hot", "treatment"]
+"""What records become.
+
+"one-hot": vectors in the unit ball, with a coordinate for each level. "treatment": the covariates of a regression, each
+between -1 and 1, with a column for each level but the first.
+"""
 
 Precision = Literal["float64", "float32"]
 """How a record's coordinates are stored."""
@@ -486,14 +520,19 @@ def size_problems(rules: StudySection, parties: Sequence[Party], countable: int)
         )
 
 
-def evaluation_problems(section: EvaluationSection, min_records: int, *, multiclass: bool) -> Iterator[str]:
+def evaluation_problems(section: EvaluationSection, min_records: int, label: Label) -> Iterator[str]:
     """Yield what is wrong with a study's ``[evaluation]``, as sentences."""
     if as_fraction(section.share) * min_records < 1:
         yield (
             f"[evaluation] share is {section.share:g}, but of min_records = {min_records} that is less than one "
             "record; choose a larger share, or a larger min_records"
         )
-    if multiclass and section.threshold is not None:
+    if label.number is not None:
+        yield (
+            "[evaluation] counts right and wrong answers, but the label is a number with min and max; "
+            "leave [evaluation] out"
+        )
+    if label.classes is not None and section.threshold is not None:
         yield "[evaluation] has a threshold, but the label has named classes, and no threshold tells them apart"
 
 

@@ -86,7 +86,7 @@ class Study(Section):
         yield from self._key_problems()
         yield from self._column_problems()
         if self.evaluation is not None:
-            yield from evaluation_problems(self.evaluation, self.study.min_records, multiclass=self.multiclass)
+            yield from evaluation_problems(self.evaluation, self.study.min_records, self.label)
         if self.dropouts is not None:
             yield from dropout_problems(self.dropouts, self.study, self.privacy, self.crypto, self.K)
 
@@ -278,7 +278,9 @@ class Study(Section):
 
     @property
     def classes(self) -> int | None:
-        """The number of named classes; None if the label has two values, one of which counts as +1."""
+        """The number of named classes; 0 if the label is a number; None if it has two values."""
+        if self.label.min is not None:
+            return 0
         return None if self.label.classes is None else len(self.label.classes)
 
     @property

@@ -5,7 +5,7 @@ independent implementation in floating point. ``docs/reproduction/dp-glm.md`` ha
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import sqrt
 from pathlib import Path
@@ -169,8 +169,10 @@ def study_of(epsilon: float, delta: float, features: tuple[Feature, ...] = FEATU
         min_records=2,
         features=list(features),
         key_bits=512,
-        **({"label": Label(name="y", min=-_BOUND, max=_BOUND), "parameters": {"family": "linear"}} if linear else {}),
     )
+    if linear:
+        label = Label(name="y", min=-_BOUND, max=_BOUND)
+        draft = replace(draft, label=label, parameters={"family": "linear"})
     return Study.parse(draft.to_toml(), "this table's settings", in_memory=True)
 
 

@@ -13,11 +13,11 @@ from masquerade_lab.reproduce.dp_whitened import figure_1 as dp_whitened_figure_
 from masquerade_lab.reproduce.engine.report import Report
 from masquerade_lab.reproduce.engine.tasks import RunTasks, one_after_another
 from masquerade_lab.reproduce.hamm import figure_2 as hamm_figure_2
-from masquerade_lab.reproduce.hamm_binary import figure_3 as hamm_figure_3
-from masquerade_lab.reproduce.hamm_binary import figure_4 as hamm_figure_4
+from masquerade_lab.reproduce.hamm import figure_3 as hamm_figure_3
+from masquerade_lab.reproduce.hamm import figure_4 as hamm_figure_4
+from masquerade_lab.reproduce.kang import figure_1 as kang_figure_1
 from masquerade_lab.reproduce.kang import figure_2 as kang_figure_2
-from masquerade_lab.reproduce.kang_epsilon import figure_1 as kang_figure_1
-from masquerade_lab.reproduce.kang_pl import figure_pl as kang_figure_pl
+from masquerade_lab.reproduce.kang import figure_pl as kang_figure_pl
 from masquerade_lab.reproduce.pathak import figure_2 as pathak_figure_2
 from masquerade_lab.reproduce.rajkumar import figure_1 as rajkumar_figure_1
 from masquerade_lab.reproduce.rajkumar import figure_2 as rajkumar_figure_2

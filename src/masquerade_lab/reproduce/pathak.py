@@ -27,7 +27,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_lab.originals import a9a
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import Measured, Panel, Report, Row, Series, mean_and_error, measured
-from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_lab.reproduce.engine.tasks import RunTasks, Task, joined
 from masquerade_protocols.local_aggregation import theorems
 from masquerade_protocols.local_aggregation.public import FRACTION_BITS
 
@@ -46,7 +46,6 @@ __all__ = [
     "compared",
     "excesses",
     "figure_2",
-    "joined",
     "mistaken",
     "noise",
     "run",
@@ -66,8 +65,8 @@ SPLITS = {"even": None, "15%": Fraction(15, 100), "10%": Fraction(10, 100)}
 _ROW_NORM = math.sqrt(14)  # Adult has 14 attributes, and a record at most one 1 for each
 
 _Array = NDArray[np.float64]
-Errors = list[tuple[str, float, _Array]]
-"""Curve, epsilon, and test errors of shape (partitions, draws)."""
+Errors = dict[tuple[str, float], _Array]
+"""By curve and epsilon, test errors of shape (partitions, draws)."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -208,9 +207,9 @@ def run(
 
     Returns
     -------
-    list of (str, float, ndarray)
-        Curve, epsilon, and errors of shape (partitions, 2 draws). Epsilon is inf where there is no noise, for which one
-        classifier suffices.
+    dict of ndarray
+        By curve and epsilon, errors of shape (partitions, 2 draws). Epsilon is inf where there is no noise, for which
+        one classifier suffices.
     """
     records = (source if isinstance(source, Records) else stored(source)).scaled(unit=setting.unit)
     n, d = records.X.shape
@@ -233,7 +232,7 @@ def run(
                 found = np.split(records.errors(noisy), len(scales))
                 for one, values in zip(scales, found, strict=True):
                     collected[one, epsilon].append(values.tolist())
-    return [(name, epsilon, np.array(values)) for (name, epsilon), values in collected.items()]
+    return {key: np.array(values) for key, values in collected.items()}
 
 
 def alone(source: Records | Path, setting: Setting) -> tuple[float, float, float, int]:
@@ -249,15 +248,6 @@ def alone(source: Records | Path, setting: Setting) -> tuple[float, float, float
     w = w_star(records, setting)
     positive = float(np.sum(predict_labels(records.X_test, w) > 0))
     return records.error(w), positive, records.error(fit(records.X, records.y, setting.lam)), len(records.y)
-
-
-def joined(found: Sequence[Errors]) -> dict[tuple[str, float], _Array]:
-    """Return the partitions of several tasks together, by curve and epsilon."""
-    values: defaultdict[tuple[str, float], list[_Array]] = defaultdict(list)
-    for errors in found:
-        for name, epsilon, each in errors:
-            values[name, epsilon].append(each)
-    return {key: np.concatenate(arrays) for key, arrays in values.items()}
 
 
 # --- The theorems, measured -----------------------------------------------------------
@@ -334,7 +324,7 @@ def compared(parts: Sequence[dict[str, list[list[float]]]]) -> list[Measured]:
     parts : sequence of dict
         Of :func:`excesses`, for partitions that are all different.
     """
-    found = {name: np.array([values for part in parts for values in part[name]]) for name in parts[0]}
+    found = joined(parts)
     (n, d), lam = found["shape"][0].astype(int).tolist(), PUBLISHED.lam
     made: list[Measured] = []
     for split in (_EVEN, _UNEVEN):
@@ -404,7 +394,6 @@ _MEANING = (
 
 _SILENT = "The paper's text states no error rate, so the drawings have no claimed curve."
 
-_Errors = dict[tuple[str, float], _Array]
 """By curve and epsilon; see :func:`run`."""
 _Alone = tuple[float, float, float, int]
 
@@ -466,7 +455,7 @@ def tables(source: Records | Path, draws: int, seed: int, run_tasks: RunTasks) -
     )
 
 
-def _panel(setting: Setting, errors: _Errors, quiet: float) -> Panel:
+def _panel(setting: Setting, errors: Errors, quiet: float) -> Panel:
     """Return the paper's axes: test error over epsilon."""
     return Panel(
         setting.name,
@@ -503,13 +492,13 @@ def _told(table: str, setting: Setting, name: str, values: _Array, mistakes: Map
     return judged(table, name, values, reference("pathak-2010 2", f"{setting.name}, {name}"), mistakes, hidden=hidden)
 
 
-def _variants(errors: _Errors, curve: str, eps: float) -> dict[str, _Array]:
+def _variants(errors: Errors, curve: str, eps: float) -> dict[str, _Array]:
     """Return a curve's mistakes at an epsilon, as far as they were run."""
     run = {mistake: errors.get((f"{curve}: {mistake}", eps)) for mistake in _MISTAKES}
     return {_NONE: errors[curve, np.inf]} | {mistake: found for mistake, found in run.items() if found is not None}
 
 
-def _split_rows(errors: _Errors) -> list[Row]:
+def _split_rows(errors: Errors) -> list[Row]:
     rows = []
     for curve in CURVES:
         mistakes = _variants(errors, curve, _EPS)
@@ -526,7 +515,7 @@ def _split_rows(errors: _Errors) -> list[Row]:
     return rows
 
 
-def _falling_rows(errors: _Errors) -> list[Row]:
+def _falling_rows(errors: Errors) -> list[Row]:
     rows = []
     for curve in CURVES:
         quiet, inverse = errors[curve, np.inf], f"{curve}: {_INVERSE}"
@@ -537,7 +526,7 @@ def _falling_rows(errors: _Errors) -> list[Row]:
     return rows
 
 
-def _curve_rows(setting: Setting, errors: _Errors) -> list[Row]:
+def _curve_rows(setting: Setting, errors: Errors) -> list[Row]:
     rows = []
     for curve in CURVES:
         for eps in setting.epsilons:

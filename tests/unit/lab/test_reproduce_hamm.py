@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from sklearn.linear_model import LogisticRegression
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from masquerade_lab.baselines.average import average_rate
-from masquerade_lab.reproduce import Report, Row, hamm, hamm_public, hamm_runs, reproduce
+from masquerade_lab.reproduce import Report, Row, hamm, reproduce
 from masquerade_lab.reproduce.engine.report import Series
 from masquerade_lab.reproduce.engine.tasks import Task, one_after_another
-from masquerade_lab.reproduce.hamm_points import Point
-from masquerade_lab.reproduce.hamm_runs import (
+from masquerade_lab.reproduce.hamm import (
+    Point,
     accuracies,
     aggregate,
     crossed,
@@ -31,8 +32,8 @@ from masquerade_lab.reproduce.hamm_runs import (
     principal_components,
     published_sensitivity,
     radius,
+    sensitivity,
     shuffled,
-    tight_sensitivity,
 )
 from tests.messages import raises, sentence
 from tests.paper_data import study_of
@@ -40,6 +41,7 @@ from tests.paper_data import study_of
 _Array = NDArray[np.float64]
 
 C, FEATURES = 6, 12
+_WORDS = hamm.FIGURE_2.words
 _FALLING = (0.8, 0.7, 0.6, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2)
 
 
@@ -115,12 +117,12 @@ def test_records_are_dealt_by_seed() -> None:
 
 
 def test_the_sensitivities_are_those_of_appendix_b() -> None:
-    found = {method: published_sensitivity(method, 1000, 1e-4) for method in ("vote", "soft", "avg")}
+    found = {method: published_sensitivity(method, 1000, 1e-4, 6) for method in ("vote", "soft", "avg")}
     assert found == pytest.approx({"vote": 14142.1356, "soft": 14.1421356, "avg": 28.2842712})
     text = study_of("average", Lambda=1e-4, epsilon=0.5).to_toml().replace('positive = "1"', 'classes = ["a", "b"]')
     rate = average_rate(Study.parse(text, in_memory=True))  # of five parties
-    assert 0.5 / float(rate) == pytest.approx(published_sensitivity("avg", 5, 1e-4))
-    tight = {method: tight_sensitivity(method, 1000, 1e-4, 6) for method in ("vote", "soft", "avg")}
+    assert 0.5 / float(rate) == pytest.approx(published_sensitivity("avg", 5, 1e-4, 6))
+    tight = {method: sensitivity(method, "tight", 1000, 1e-4, 6) for method in ("vote", "soft", "avg")}
     assert tight == pytest.approx({"vote": 180.5, "soft": 14.1421356, "avg": 0.1805}, rel=1e-4)
 
 
@@ -159,18 +161,17 @@ def test_the_noise_has_the_norm_and_the_direction_of_its_density() -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    settings = {
-        "_TRIALS": 3,
-        "_PARTIES": 30,
-        "_RECORDS": 6,
-        "_AUXILIARY": 80,
-        "_TIME_DOMAIN": 10,
-        "_D": 8,
-        "_POOL": 100,
-        "POINTS": (Point("soft", "published", 0.01, 30), Point("vote", "tight", 0.1, 30)),
-    }
-    for name, value in settings.items():
-        monkeypatch.setattr(hamm, name, value)
+    plan = replace(
+        hamm.FIGURE_2,
+        trials=3,
+        sizes=(30,),
+        auxiliary=80,
+        features=10,
+        d=8,
+        pool=100,
+        points=(Point("soft", "published", 0.01, 30), Point("vote", "tight", 0.1, 30)),
+    )
+    monkeypatch.setattr(hamm, "FIGURE_2", plan)
     X, y = _records(300)
     X_test, y_test = _records(100, seed=1)
     np.savez(tmp_path / "har.npz", X_train=X, y_train=y + 1, X_test=X_test, y_test=y_test + 1)
@@ -183,10 +184,10 @@ def _named(report: Report, table: str, name: str = "") -> list[Row]:
 
 def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) -> None:
     report = reproduce("hamm-2016", "2", data=small, draws=3)
-    for table in (hamm._WITHOUT, hamm._BESIDE):
+    for table in (_WORDS.without, hamm._BESIDE):
         shown = [row.name for row in _named(report, table) if ":" not in row.name]
         assert shown == ["batch", "indiv", "vote", "soft", "avg"]
-    norm, *wrong = _named(report, hamm._NORMS)
+    norm, *wrong = _named(report, _WORDS.norms)
     assert norm.inside()
     assert norm.error is not None
     assert 0 < norm.error < 0.02
@@ -196,16 +197,16 @@ def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) 
     ]
     assert wrong[-1].value == pytest.approx(1 / (C * 8), rel=0.3)
     # Nothing is known of these records under noise, so nothing is checked.
-    assert [row.name for row in _named(report, hamm._NOISE)] == [point.name for point in hamm.POINTS]
-    assert [len(_named(report, table)) for table in hamm._CURVES.values()] == [27, 18, 27]
+    assert [row.name for row in _named(report, _WORDS.noise)] == [point.name for point in hamm.FIGURE_2.points]
+    assert [len(_named(report, table)) for table in _WORDS.curves.values()] == [27, 18, 27]
     assert {row.table for row in report.rows if row.banded} == {
-        *(hamm._WITHOUT, hamm._BESIDE, hamm_public.TABLE, hamm._ORDER, hamm._NORMS)
+        *(_WORDS.without, hamm._BESIDE, hamm.PUBLIC, hamm._ORDER, _WORDS.norms)
     }
     # Far noise leaves what a classifier that never saw a record has; hardly any leaves what there is without.
-    (near,) = _named(report, hamm._CURVES["exp"], "soft, 1/eps = 0.001")
-    (without,) = (row for row in _named(report, hamm._WITHOUT) if row.name == "soft")
+    (near,) = _named(report, _WORDS.curves["exp"], "soft, 1/eps = 0.001")
+    (without,) = (row for row in _named(report, _WORDS.without) if row.name == "soft")
     assert near.value == pytest.approx(without.value, abs=0.05)
-    (far,) = _named(report, hamm._CURVES["published"], "vote, 1/eps = 10")
+    (far,) = _named(report, _WORDS.curves["published"], "vote, 1/eps = 10")
     assert far.value < 0.35 < without.value
     assert reproduce("hamm-2016", "2", data=small, draws=3).to_json() == report.to_json()
     assert reproduce("hamm-2016", "2", data=small, draws=3, seed=1).to_json() != report.to_json()
@@ -215,14 +216,15 @@ def test_a_public_projection_takes_the_auxiliary_records_directions_alone(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[_Array] = []
-    right = hamm_runs.principal_components
+    right = hamm.principal_components
 
-    def noted(X: _Array, other: _Array, d: int, *, of: _Array) -> tuple[_Array, _Array]:
-        seen.append(of)
+    def noted(X: _Array, other: _Array, d: int, *, of: _Array | None = None) -> tuple[_Array, _Array]:
+        if of is not None:
+            seen.append(of)
         return right(X, other, d, of=of)
 
-    monkeypatch.setattr(hamm_public, "principal_components", noted)
-    rows = _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm_public.TABLE)
+    monkeypatch.setattr(hamm, "principal_components", noted)
+    rows = _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm.PUBLIC)
     assert [row.name for row in rows if not row.broken] == ["batch", "vote", "soft", "avg"]
     assert next(row.name for row in rows if row.broken) == "batch: the first columns in their place"
     assert [of.shape for of in seen] == [(80, 10), (8, 10)] * 3
@@ -231,8 +233,8 @@ def test_a_public_projection_takes_the_auxiliary_records_directions_alone(
     order = shuffled("hamm-2016 2016 0", 300)
     np.testing.assert_array_equal(seen[0], X[order[180:260], :10])
     # With all records' directions nothing is gained: what is compared is the same figure.
-    monkeypatch.setattr(hamm_public, "principal_components", lambda X, other, d, of: right(X, other, d))
-    for row in _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm_public.TABLE):
+    monkeypatch.setattr(hamm, "principal_components", lambda X, other, d, of=None: right(X, other, d))
+    for row in _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm.PUBLIC):
         assert (row.value, row.error) == (0, 0)
 
 
@@ -240,7 +242,7 @@ def test_a_public_projection_takes_the_auxiliary_records_directions_alone(
 def test_a_sampler_that_forgets_the_dimension_or_is_five_percent_short_is_noticed(
     small: Path, monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
-    right = hamm_runs.draw_noise
+    right = hamm.draw_noise
 
     def wrong(seed: str, scale: float, dimension: int, count: int) -> _Array:
         if dimension == 1:  # the broken variant's own norm
@@ -249,19 +251,19 @@ def test_a_sampler_that_forgets_the_dimension_or_is_five_percent_short_is_notice
         norms = draw_norms(seed, scale, count) / np.linalg.norm(eta, axis=1) if factor == 1 else np.ones(count)
         return eta * norms[:, None]
 
-    monkeypatch.setattr(hamm_runs, "draw_noise", wrong)
+    monkeypatch.setattr(hamm, "draw_noise", wrong)
     report = reproduce("hamm-2016", "2", data=small, draws=1)
-    norm, *_ = _named(report, hamm._NORMS)
+    norm, *_ = _named(report, _WORDS.norms)
     assert norm in report.failed
     assert not norm.inside(2)
 
 
 def test_where_a_curve_falls_to_a_level_is_between_its_points() -> None:
-    curve = Series("soft", hamm._INVERSES, _FALLING)
+    curve = Series("soft", hamm.FIGURE_2.inverses, _FALLING)
     assert crossing(curve, 0.6) == pytest.approx(0.01)
     assert crossing(curve, 0.55) == pytest.approx(np.sqrt(0.01 * 0.03))
-    assert crossing(curve, 0.9) == hamm._INVERSES[0]
-    assert crossing(curve, 0.1) == hamm._INVERSES[-1]
+    assert crossing(curve, 0.9) == hamm.FIGURE_2.inverses[0]
+    assert crossing(curve, 0.1) == hamm.FIGURE_2.inverses[-1]
     back = Series("soft", (1.0, 10.0, 100.0), (0.8, 0.4, 0.7))  # noise may lift a curve again
     assert crossing(back, 0.6) == pytest.approx(np.sqrt(10))
 
@@ -299,7 +301,7 @@ def test_a_crossing_s_error_is_that_of_other_trials_and_other_noise() -> None:
 
 def test_the_panels_have_the_papers_axes_and_its_numbers(small: Path) -> None:
     report = reproduce("hamm-2016", "2", data=small, draws=2)
-    assert [panel.title for panel in report.panels] == list(hamm._TITLES.values())
+    assert [panel.title for panel in report.panels] == list(_WORDS.panels.values())
     for panel in report.panels:
         assert (panel.x_label, panel.y_label, panel.x_scale) == ("1/eps", "test accuracy", "log")
         claims = {series.name: tuple(series.y) for series in panel.series if series.claimed}
@@ -308,7 +310,7 @@ def test_the_panels_have_the_papers_axes_and_its_numbers(small: Path) -> None:
         assert [name for name, _ in panel.reference] == ["batch", "indiv"]
     drawn = {series.name: series for series in report.panels[0].series if not series.claimed}
     assert list(drawn) == ["vote", "soft", "avg"]
-    (row,) = _named(report, hamm._CURVES["published"], "soft, 1/eps = 0.001")
+    (row,) = _named(report, _WORDS.curves["published"], "soft, 1/eps = 0.001")
     assert drawn["soft"].y[0] == row.value
     assert drawn["soft"].error is not None
     assert drawn["soft"].error[0] == row.error
@@ -327,7 +329,7 @@ def test_the_numbers_do_not_depend_on_the_order_of_the_tasks(small: Path) -> Non
 
 
 def test_too_few_records_or_none_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hamm, "_PARTIES", 40)
+    monkeypatch.setattr(hamm, "FIGURE_2", replace(hamm.FIGURE_2, sizes=(40,)))
     with raises(BadInput, "too_small_for_figure", 300, 12, 320, 10):
         reproduce("hamm-2016", "2", data=small)
     with raises(BadInput, "needs_real_data", ..., ...):

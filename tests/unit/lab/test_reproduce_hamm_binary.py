@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,26 @@ from numpy.typing import NDArray
 
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.erm import error_rate, fit, gradient_norm
-from masquerade_lab.reproduce import Report, Row, hamm_binary, hamm_binary_runs, hamm_runs, reproduce
+from masquerade_lab.reproduce import Report, Row, hamm, reproduce
 from masquerade_lab.reproduce.engine.tasks import Task, one_after_another
-from masquerade_lab.reproduce.hamm_binary_runs import (
+from masquerade_lab.reproduce.hamm import (
     BinaryRecords,
-    accuracies,
-    binary_sensitivity,
+    Point,
+    binary_accuracies,
     classifiers,
+    connections,
     fit_each,
+    sensitivity,
+    stand_in,
+    urls,
     votes,
 )
-from masquerade_lab.reproduce.hamm_data import connections, stand_in, urls
-from masquerade_lab.reproduce.hamm_points import Point
 from tests.messages import raises, says
 
 _Array = NDArray[np.float64]
 
 SIZES = (6, 12)
+_WORDS = hamm.FIGURE_4.words
 
 
 def _different(n: int = 60, d: int = 5) -> tuple[_Array, _Array]:
@@ -57,13 +61,13 @@ def test_classifiers_side_by_side_are_those_of_one_after_another() -> None:
 
 def test_a_minimiser_that_is_not_reached_is_no_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = _different()
-    monkeypatch.setattr(hamm_binary_runs, "_MAX_STEPS", 2)
+    monkeypatch.setattr(hamm, "_MAX_STEPS", 2)
     with raises(RunFailed, "minimiser_not_reached", ...):
         fit_each(X[None, :9], y[None, :9], 1e-4)
 
 
 def test_votes_are_those_of_the_first_parties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hamm_binary_runs, "_AT_ONCE", 4)
+    monkeypatch.setattr(hamm, "_AT_ONCE", 4)
     X, _ = _different()
     W = np.random.default_rng(2).normal(size=(13, 5))
     found = votes(X, W, (6, 13))
@@ -104,13 +108,13 @@ def test_an_accuracy_counts_a_record_as_often_as_it_is_there() -> None:
     W = np.random.default_rng(4).normal(size=(3, 5))
     times = np.arange(1, 21)
     X, y = np.repeat(records.X_test, times, axis=0), np.repeat(records.y_test, times)
-    np.testing.assert_allclose(accuracies(records, W), [1 - error_rate(X, y, w) for w in W])
+    np.testing.assert_allclose(binary_accuracies(records, W), [1 - error_rate(X, y, w) for w in W])
 
 
 def test_the_sensitivities_are_those_of_the_theorems() -> None:
-    found = {m: binary_sensitivity(m, "published", 20_000, 1e-4) for m in ("vote", "soft", "avg")}
+    found = {m: sensitivity(m, "published", 20_000, 1e-4, 2) for m in ("vote", "soft", "avg")}
     assert found == pytest.approx({"vote": 20_000, "soft": 1.0, "avg": 1.0})
-    tight = {m: binary_sensitivity(m, "tight", 20_000, 1e-4) for m in ("vote", "soft", "avg")}
+    tight = {m: sensitivity(m, "tight", 20_000, 1e-4, 2) for m in ("vote", "soft", "avg")}
     assert tight == pytest.approx({"vote": 105.5, "soft": 1.0, "avg": 0.005277}, rel=1e-3)
 
 
@@ -204,18 +208,11 @@ def test_connections_that_are_equal_are_kept_once(tmp_path: Path) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     points = (Point("soft", "published", 0.01, 20), Point("avg", "tight", 10.0, 20))
-    settings = {
-        "_TRIALS": 3,
-        "_SIZES": (10, 20),
-        "_LARGEST": 20,
-        "_POOL": 100,
-        "_INVERSES": (0.01, 10.0),
-        "_STAND_IN": (16_300, 300),
-        "POINTS_3": points,
-        "POINTS_4": points,
-    }
-    for name, value in settings.items():
-        monkeypatch.setattr(hamm_binary, name, value)
+    for name in ("FIGURE_3", "FIGURE_4"):
+        plan = getattr(hamm, name)
+        small = replace(plan, trials=3, sizes=(10, 20), pool=100, inverses=(0.01, 10.0), points=points)
+        monkeypatch.setattr(hamm, name, small)
+    monkeypatch.setattr(hamm, "_STAND_IN", (16_300, 300))
 
 
 def _named(report: Report, table: str) -> list[Row]:
@@ -228,20 +225,20 @@ def test_figure_4_without_data_is_on_a_stand_in_that_is_named_so() -> None:
     assert "invented" in report.settings["records"]
     assert any(says(note, "records_invented") for note in report.notes)
     assert all(panel.title.startswith("Stand-in") for panel in report.panels)
-    assert [row.name for row in _named(report, hamm_binary._WITHOUT) if not row.broken] == [
+    assert [row.name for row in _named(report, _WORDS.without) if not row.broken] == [
         *(f"{method}, M = {M}" for M in (10, 20) for method in ("batch", "vote", "soft", "avg")),
         "indiv",
     ]
-    norm, *wrong = _named(report, hamm_binary._NORMS)
+    norm, *wrong = _named(report, _WORDS.norms)
     assert norm.inside()
     assert all(row.broken and row.holds for row in wrong)
     assert wrong[-1].value == pytest.approx(1 / 50, rel=0.3)
     assert len(report.panels) == 6
     panel = next(panel for panel in report.panels if "M = 20: published" in panel.title)
     (soft,) = (series for series in panel.series if series.name == "soft")
-    table = hamm_binary._CURVES.format(20, "published")
+    table = _WORDS.curves["published"].format(M=20)
     (row,) = (row for row in _named(report, table) if row.name == "soft, 1/eps = 0.01")
-    (indiv,) = (row.value for row in _named(report, hamm_binary._WITHOUT) if row.name == "indiv")
+    (indiv,) = (row.value for row in _named(report, _WORDS.without) if row.name == "indiv")
     assert (soft.y[0], dict(panel.reference)["indiv"]) == (row.value, indiv)
 
 
@@ -252,12 +249,12 @@ def test_figure_3_reads_its_data_and_does_not_depend_on_the_order_of_tasks(
     folder = tmp_path / "kddcup99"
     folder.mkdir()
     _write_connections(folder)
-    monkeypatch.setattr(hamm_binary, "_SIZES", (5, 20))
+    monkeypatch.setattr(hamm, "FIGURE_3", replace(hamm.FIGURE_3, sizes=(5, 20)))
     with raises(BadInput, "too_few_for_parties", 900, 20, 43440):
         reproduce("hamm-2016", "3", data=tmp_path, draws=1)
-    monkeypatch.setattr(hamm_binary, "_KDD_AUXILIARY", 300)
+    monkeypatch.setattr(hamm, "FIGURE_3", replace(hamm.FIGURE_3, auxiliary=300))
     report = reproduce("hamm-2016", "3", data=tmp_path, draws=1)
-    accuracy = {row.name: row.value for row in _named(report, hamm_binary._WITHOUT)}
+    accuracy = {row.name: row.value for row in _named(report, _WORDS.without)}
     assert accuracy["batch, M = 20"] > accuracy["indiv"] > 0.4
     # These connections are not KDD's, so what is known of KDD's accuracies does not hold.
     assert "indiv" in {row.name for row in report.failed}
@@ -278,15 +275,15 @@ def test_figure_3_reads_its_data_and_does_not_depend_on_the_order_of_tasks(
 def test_noise_that_forgets_the_dimension_or_is_five_percent_short_is_noticed(
     monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
-    right = hamm_runs.draw_noise
+    right = hamm.draw_noise
 
     def wrong(seed: str, scale: float, dimension: int, count: int) -> _Array:
         eta = right(seed, scale, dimension, count)
         return eta * factor if factor else eta / dimension
 
-    monkeypatch.setattr(hamm_binary_runs, "draw_noise", wrong)
+    monkeypatch.setattr(hamm, "draw_noise", wrong)
     report = reproduce("hamm-2016", "4", draws=1)
-    norm, *_ = _named(report, hamm_binary._NORMS)
+    norm, *_ = _named(report, _WORDS.norms)
     assert norm in report.failed
     assert not norm.inside(2)
 

@@ -9,29 +9,33 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade_lab.reproduce import hamm, hamm_binary, hamm_binary_runs, hamm_points, hamm_runs
+from masquerade_lab.reproduce import hamm
 from masquerade_lab.reproduce.engine.judging import FALSE_ALARM, reference
 from masquerade_lab.reproduce.engine.report import POWER
-from masquerade_lab.reproduce.hamm_binary_runs import BinaryRecords, UnderNoise, binary_sensitivity, classifiers
-from masquerade_lab.reproduce.hamm_points import (
+from masquerade_lab.reproduce.hamm import (
     EXP,
     HALF,
     NO_NOISE,
+    BinaryRecords,
     Drawn,
     Point,
     Pool,
+    UnderNoise,
+    aggregate,
+    binary_accuracies,
+    classifiers,
     mistaken,
     norm_rows,
     point_rows,
+    sensitivity,
 )
-from masquerade_lab.reproduce.hamm_runs import aggregate
 from tests import ROOT, hamm_oracle
 from tests.messages import says
 
 _Array = NDArray[np.float64]
 
 RESULTS = ROOT / "docs" / "reproduction" / "results"
-POINTS = {"2": hamm.POINTS, "3": hamm_binary.POINTS_3, "4": hamm_binary.POINTS_4}
+PLANS = {plan.figure: plan for plan in (hamm.FIGURE_2, hamm.FIGURE_3, hamm.FIGURE_4)}
 TRIALS = 10
 
 
@@ -76,13 +80,13 @@ def _records(rng: np.random.Generator) -> BinaryRecords:
 
 
 def test_the_oracle_s_sensitivities_are_the_figures() -> None:
-    for method in hamm_points.PRIVATE:
+    for method in hamm.PRIVATE:
         for kind in ("published", "tight"):
             assert hamm_oracle.sensitivity(method, kind, 1000, 6) == pytest.approx(
-                hamm_runs.sensitivity(method, kind, 1000, 1e-4), rel=1e-6
+                sensitivity(method, kind, 1000, 1e-4, 6), rel=1e-6
             )
             assert hamm_oracle.sensitivity(method, kind, 5000, 2) == pytest.approx(
-                binary_sensitivity(method, kind, 5000, 1e-4), rel=1e-6
+                sensitivity(method, kind, 5000, 1e-4, 2), rel=1e-6
             )
 
 
@@ -96,7 +100,7 @@ def test_the_oracle_s_noise_has_a_gamma_norm() -> None:
 
 
 def test_blocks_of_records_under_noise_are_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hamm_binary_runs, "_BLOCK", 300)  # the last block is smaller
+    monkeypatch.setattr(hamm, "_BLOCK", 300)  # the last block is smaller
     rng = np.random.default_rng(3)
     records, w = _records(rng), np.array([1.0, 2.0, 3.0])
     pool = Pool(rng.normal(size=(20, 5)), rng.exponential(size=20))
@@ -105,7 +109,7 @@ def test_blocks_of_records_under_noise_are_all_records(monkeypatch: pytest.Monke
     tested.answer()
     for scale, drawn, found in asked:
         moved = scale * drawn.stretch[:, None] * pool.eta[drawn.which, :3]
-        np.testing.assert_allclose(found, hamm_binary_runs.accuracies(records, w + moved), atol=1e-12)
+        np.testing.assert_allclose(found, binary_accuracies(records, w + moved), atol=1e-12)
     assert np.ptp(asked[0][2]) > 0.1
 
 
@@ -124,7 +128,7 @@ def test_each_mistake_is_what_its_name_says() -> None:
         return np.asarray(scale * drawn.stretch * pool.norms[drawn.which])
 
     def size(method: str, kind: str, M: int) -> float:
-        return hamm_runs.sensitivity(method, kind, M, 1e-4)
+        return sensitivity(method, kind, M, 1e-4, 6)
 
     points = [
         Point("soft", "published", 0.3, 1000),
@@ -140,7 +144,7 @@ def test_each_mistake_is_what_its_name_says() -> None:
         }
         for point in points
     )
-    deltas = {(m, k): size(m, k, 1000) for m in hamm_points.PRIVATE for k in ("published", "tight")}
+    deltas = {(m, k): size(m, k, 1000) for m in hamm.PRIVATE for k in ("published", "tight")}
     assert soft == pytest.approx(
         {
             HALF: deltas["soft", "published"] / 2,
@@ -189,13 +193,13 @@ def _stored(figure: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("figure", POINTS)
+@pytest.mark.parametrize("figure", PLANS)
 def test_no_band_is_one_sided_and_each_point_says_which_mistakes_it_shows(figure: str) -> None:
     rows = _stored(figure)
     banded = [row for row in rows if row["table"] != "theorems"]  # a theorem's bound has one side
     assert all(bool(row["low"]) == bool(row["high"]) for row in banded)
     names = {row["name"]: row for row in rows if row["table"].startswith("D4")}
-    for point in POINTS[figure]:
+    for point in PLANS[figure].points:
         assert reference(f"hamm-2016 {figure}", point.key) is not None
         assert names[point.name]["verdict"] == "within"
         for mistake in (NO_NOISE, HALF, EXP):
@@ -209,13 +213,22 @@ def test_no_band_is_one_sided_and_each_point_says_which_mistakes_it_shows(figure
         assert any(verdict.startswith("outside: caught") for verdict in own)
 
 
-@pytest.mark.parametrize("figure", POINTS)
+@pytest.mark.parametrize("figure", PLANS)
+def test_each_mistake_that_a_band_is_said_to_hide_was_run_and_is_said_to_be_unseen(figure: str) -> None:
+    plan, notes = PLANS[figure], {row["name"]: row["note"] for row in _stored(figure)}
+    names = {point.key: point.name for point in plan.points}
+    for key, mistakes in plan.hidden.items():
+        for mistake in mistakes:
+            assert says(notes[f"{names.get(key, key)}: {mistake}"], "not_seen_here", ...)
+
+
+@pytest.mark.parametrize("figure", PLANS)
 def test_a_program_with_a_mistake_leaves_the_band_of_each_point_that_shows_it(figure: str) -> None:
     """Runs of ten trials that scatter as the stored run's: the method's own, and each mistake's in its place."""
     rows = {row["name"]: row for row in _stored(figure) if row["table"].startswith("D4")}
     rng = np.random.default_rng(6)
     tried = 0
-    for point in POINTS[figure]:
+    for point in PLANS[figure].points:
         draws = {name: _scattered(row, rng) for name, row in rows.items() if name.split(":")[0] == point.name}
         hidden = [name.split(": ")[1] for name in draws if name != point.name and rows[name]["note"]]
         right, still = draws.pop(point.name), draws.pop(f"{point.name}: {NO_NOISE}")
@@ -223,11 +236,11 @@ def test_a_program_with_a_mistake_leaves_the_band_of_each_point_that_shows_it(fi
         for name, planted in {"": right, NO_NOISE: still, **draws}.items():
             if name.rsplit(": ", maxsplit=1)[-1] in hidden:
                 continue
-            row, *mistakes = point_rows("t", figure, point, planted, still, found, hidden)
+            row, *mistakes = point_rows(PLANS[figure], point, planted, still, found, hidden)
             assert row.holds == (name == ""), (point.key, name)
             assert all(one.power is None or one.power >= POWER for one in mistakes)
             tried += name != ""
-    assert tried > 3 * len(POINTS[figure])
+    assert tried > 3 * len(PLANS[figure].points)
 
 
 def _scattered(row: dict[str, str], rng: np.random.Generator) -> _Array:
@@ -236,7 +249,7 @@ def _scattered(row: dict[str, str], rng: np.random.Generator) -> _Array:
     return np.asarray(float(row["value"]) + float(row["error"]) * np.sqrt(TRIALS) * z)
 
 
-@pytest.mark.parametrize("figure", POINTS)
+@pytest.mark.parametrize("figure", PLANS)
 def test_every_quoted_crossing_has_an_error_or_says_why_there_is_none(figure: str) -> None:
     rows = [row for row in _stored(figure) if row["table"].startswith("1/eps up to which")]
     assert rows

@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,22 +23,28 @@ from masquerade_core.privacy.noise.local_descent import descent_sigma
 from masquerade_core.rng import SimulationRng
 from masquerade_lab.encoding import _coordinates, one_hot
 from masquerade_lab.originals import Table
-from masquerade_lab.reproduce import Report, kang, kang_data, kang_epsilon, kang_pl, kang_runs
+from masquerade_lab.reproduce import Report, kang
 from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.judging import reference
 from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another
-from masquerade_lab.reproduce.kang_runs import (
+from masquerade_lab.reproduce.kang import (
     BEST,
     ETAS,
+    FIGURE_1,
+    FIGURE_2,
+    FIGURE_PL,
+    NOT_CONVEX,
     SHARE,
+    Descents,
+    FigurePlan,
     Found,
     Setting,
     Split,
     Together,
     accuracies,
+    descended,
     local_descents,
     losses,
-    over_u,
     party_sizes,
     random_sizes,
     sigma,
@@ -149,13 +156,13 @@ def test_single_precision_finds_the_same_weights_however_records_are_stacked_and
     for part, theta in zip(parts, exact, strict=True):  # the oracle takes a record as often as it occurs
         np.testing.assert_allclose(theta[..., :1], kang_oracle.weighted([part], 0.0, 60, 1, np.zeros), atol=1e-12)
     for chunk in (2048, 17):
-        monkeypatch.setattr(kang_runs, "_CHUNK", chunk)
-        blocks = kang_runs._blocks(parts, np.float32)
+        monkeypatch.setattr(kang, "_CHUNK", chunk)
+        blocks = kang._blocks(parts, np.float32)
         assert sum(block.Z.shape[0] * block.Z.shape[1] for block in blocks) < 0.7 * len(Z)
         found, _ = local_descents(parts, sds, 60, 2, SimulationRng(4), single=True)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, exact, rtol=0, atol=1e-4)
-    cut = kang_runs._blocks(parts, np.float32)
+    cut = kang._blocks(parts, np.float32)
     assert len({block.at.start for block in cut}) < len(cut)
 
 
@@ -172,7 +179,8 @@ def test_random_sizes_add_up_and_no_party_has_less_than_a_quarter_of_an_even_sha
 
 @pytest.fixture(scope="module")
 def found() -> Found:
-    return Found(over_u(_records(1600, 4), Setting(rounds=40, m=4), (1, 5), tuple(range(6)), 3, "test", half=True), "u")
+    descents = Descents("u", Setting(rounds=40, m=4), (1, 5), FIGURE_2.small.methods, 3, "test")
+    return Found(descended(_records(1600, 4), descents, range(6)), "u", (1, 5))
 
 
 def test_averages_by_size_have_noise_wider_by_the_root_of_the_sum_of_squared_weights(found: Found) -> None:
@@ -182,7 +190,7 @@ def test_averages_by_size_have_noise_wider_by_the_root_of_the_sum_of_squared_wei
 
 
 def test_the_comparator_s_noise_grows_with_unevenness(found: Found) -> None:
-    rows = {row.name: row for row in kang._compared("BC", found)}
+    rows = {row.name: row for row in kang._banded(FIGURE_2, "BC", found)}
     W, J = found.best("W", 5), found.best("J", 5)
     assert rows["J(1) - J(5)"].value == pytest.approx((found.best("J", 1) - J).mean())
     assert W.mean() > J.mean()
@@ -211,8 +219,8 @@ def test_the_best_learning_rate_is_taken_for_each_method_and_cell() -> None:
         "loss W, u = 1": np.array([[[0.1, 0.2], [0.9, 0.5]], [[0.1, 0.3], [0.6, 0.4]]]),
         BEST: np.array([0.1, 0.0]),
     }
-    np.testing.assert_array_equal(Found(cells, "u").best("W", 1), [[0.9, 0.5], [0.6, 0.4]])
-    np.testing.assert_allclose(Found(cells, "u").gap("W", 1), [[0.0, 0.1], [0.1, 0.3]], atol=1e-15)
+    np.testing.assert_array_equal(Found(cells, "u", (1,)).best("W", 1), [[0.9, 0.5], [0.6, 0.4]])
+    np.testing.assert_allclose(Found(cells, "u", (1,)).gap("W", 1), [[0.0, 0.1], [0.1, 0.3]], atol=1e-15)
 
 
 def test_accuracy_counts_what_is_labelled_rightly() -> None:
@@ -238,44 +246,50 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _smaller(plan: FigurePlan, setting: Setting, partitions: int) -> FigurePlan:
+    """The main figure with fewer partitions of all sets, and the appendix with fewer of the small ones."""
+    small, large, appendix = (
+        replace(effort, partitions=partitions, tasks=min(partitions, effort.tasks))
+        for effort in (plan.small, plan.large, plan.small_appendix)
+    )
+    return replace(plan, setting=setting, small=small, large=large, small_appendix=appendix)
+
+
 def _elsewhere(tasks: Sequence[Task]) -> list[Any]:
     """Run the tasks in another order, each as it would travel to another process."""
     done = {}
     for task in reversed(tasks):
-        kang_runs.stored.cache_clear()
+        kang.stored.cache_clear()
         sent = pickle.loads(pickle.dumps(task))  # noqa: S301 - made here
         done[task.key] = sent.function(*sent.arguments)
     assert len(done) == len(tasks)
     return [decode(json.loads(json.dumps(encode(done[task.key])))) for task in tasks]
 
 
-def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(
-    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_folder_is_named_and_a_directory_without_folders_is_refused(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for figure, folder in ((kang.figure_2, "creditcard-balanced946"), (kang_epsilon.figure_1, "adult")):
+    for figure, folder in ((kang.figure_2, "creditcard-balanced946"), (kang.figure_1, "adult")):
         with raises(BadInput, "no_folder_needed", ..., ...) as caught:
             figure(1, 1, one_after_another, tmp_path / "empty")
         assert folder in caught.value.message
-    monkeypatch.setattr(kang, "_SMALL_PARTITIONS", 2)
-    report = kang.figure_2(2, 1, one_after_another, directory, Setting(rounds=5))
+    plan = _smaller(FIGURE_2, Setting(rounds=5), 2)
+    report = kang.figure_2(2, 1, one_after_another, directory, plan)
     assert any(
         "Left out" in note and sentence("no_such_folder", "Credit", "creditcard-balanced946") in note
         for note in report.notes
     )
     assert not any("Credit" in row.name or "Credit" in row.table for row in report.rows)
     assert any(row.table == "C3: BC" for row in report.rows)
-    proved = {row.name: row.value for row in report.rows if row.table == kang._PROVED}
+    proved = {row.name: row.value for row in report.rows if row.table == kang._PROVED_BY_SIZE}
     assert proved["even split"] == pytest.approx(1.713, abs=1e-3)
-    assert kang.figure_2(2, 1, _elsewhere, directory, Setting(rounds=5)) == report
-    assert kang.figure_2(2, 2, one_after_another, directory, Setting(rounds=5)).rows != report.rows
+    assert kang.figure_2(2, 1, _elsewhere, directory, plan) == report
+    assert kang.figure_2(2, 2, one_after_another, directory, plan).rows != report.rows
 
 
 def test_figure_2_draws_accuracies_and_gaps_over_u_for_all_settings_of_the_paper(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path,
 ) -> None:
-    monkeypatch.setattr(kang, "_SMALL_PARTITIONS", 4)
-    report = kang.figure_2(1, 1, one_after_another, directory, Setting(rounds=5))
+    report = kang.figure_2(1, 1, one_after_another, directory, _smaller(FIGURE_2, Setting(rounds=5), 4))
     titles = [panel.title for panel in report.panels]
     assert titles == [
         "Figure 2: BC, m = 16, eps = 0.05",
@@ -297,11 +311,10 @@ def test_figure_2_draws_accuracies_and_gaps_over_u_for_all_settings_of_the_paper
 
 
 def test_the_large_sets_have_noise_and_rows_without_bands(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, read = kang_data.SMALL["BC"]
-    monkeypatch.setitem(kang_data.LARGE, "Adult", (folder, read))
+    folder, read = kang.SMALL["BC"]
+    monkeypatch.setitem(kang.LARGE, "Adult", (folder, read))
     monkeypatch.setattr(kang, "folders", lambda *_, **__: ({"Adult": directory / folder}, []))
-    monkeypatch.setattr(kang, "_LARGE_PARTITIONS", 2)
-    report = kang.figure_2(2, 1, _elsewhere, directory, Setting(rounds=10))
+    report = kang.figure_2(2, 1, _elsewhere, directory, _smaller(FIGURE_2, Setting(rounds=10), 2))
     differences = {row.name: row for row in report.rows if row.table == "The same differences: Adult"}
     assert {row.banded for row in differences.values()} == {False}
     assert all(row.error is not None and row.error > 0 for row in differences.values())
@@ -320,10 +333,10 @@ def test_half_of_the_noise_is_half_of_each_method_s(directory: Path, monkeypatch
         asked.append((sds, rest[3]))
         return local_descents(parts, sds, *rest, **more)
 
-    monkeypatch.setattr(kang_runs, "local_descents", noted)
-    setting = Setting(m=4, rounds=3)
-    folder = directory / kang_data.SMALL["BC"][0]
-    cells = over_u(("BC", folder), setting, (1, 5), (0,), 2, "seed", half=True)
+    monkeypatch.setattr(kang, "local_descents", noted)
+    descents = Descents("u", Setting(m=4, rounds=3), (1, 5), FIGURE_2.small.methods, 2, "seed")
+    folder = directory / kang.SMALL["BC"][0]
+    cells = descended(("BC", folder), descents, (0,))
     for (sds, together), u in zip(asked, (1, 5), strict=True):
         np.testing.assert_allclose(sds[3], sds[0] / 2)
         J, *C = together
@@ -334,7 +347,8 @@ def test_half_of_the_noise_is_half_of_each_method_s(directory: Path, monkeypatch
             np.testing.assert_allclose(one.sds, [sds[0, 0], sds[0, 0] / 2])
         assert cells[f"J half, u = {u}"].shape == cells[f"J, u = {u}"].shape
         assert not np.array_equal(cells[f"loss J half, u = {u}"], cells[f"loss J, u = {u}"])
-    assert not any("half" in name for name in over_u(("BC", folder), setting, (1,), (0,), 1, "seed"))
+    whole = replace(descents, methods=FIGURE_2.large.methods)
+    assert not any("half" in name for name in descended(("BC", folder), whole, (0,)))
 
 
 @pytest.mark.parametrize(
@@ -361,10 +375,10 @@ def test_figure_2_s_method_that_is_not_where_the_other_program_has_it_is_seen(
     methods = ("W own", "U min", "U", "W half", "J half", "C half", *map("{} none".format, "WJC"))
     others = {f"{method}, u = {u}": 0.99 for method in methods for u in (1, 5)}
     rng = np.random.default_rng(1)
-    cells: kang_runs.Cells = {
+    cells: kang.Cells = {
         point: level + 1e-3 * rng.standard_normal((20, 5, 2)) for point, level in (expected | others | levels).items()
     }
-    rows = kang._compared("BC", Found(cells, "u"))
+    rows = kang._banded(FIGURE_2, "BC", Found(cells, "u", (1, 3, 5)))
     assert {row.name for row in rows if not row.broken and not row.holds} == outside
 
 
@@ -374,7 +388,7 @@ def test_a_mistake_that_a_band_of_figure_2_hides_is_caught_elsewhere() -> None:
     with path.open(encoding="utf-8", newline="") as file:
         stored = list(csv.DictReader(file))
     caught = {row["name"] for row in stored if row["table"].startswith("C3") and ": caught, power" in row["verdict"]}
-    hidden = {mistake for found in kang._UNSEEN.values() for mistake in found}
+    hidden = {mistake for found in FIGURE_2.unseen.values() for mistake in found}
     assert len(hidden) > 10
     for _, mistake in hidden:
         assert any(name.endswith(f": {mistake}") for name in caught), mistake
@@ -388,54 +402,55 @@ def test_accuracy_without_noise_tells_noise_and_the_frequent_label_apart_where_i
     cells = {name: np.full_like(values, 0.955) for name, values in found.cells.items() if "none" in name}
     noisy = found.at("W", 1)
     cells |= {"W, u = 1": np.full_like(noisy, 0.9), SHARE: np.full(6, 0.65)}
-    rows = {row.name: row for row in kang._noiseless("BC", Found(cells, "u"), (1, 5))}
+    rows = {row.name: row for row in kang._noiseless("BC", Found(cells, "u", (1, 5)))}
     assert rows["BC, W"].holds
     for mistake, level in (("the more frequent label", 0.65), ("noise of n records", 0.9)):
         assert rows[f"BC, W: {mistake}"].value == pytest.approx(level)
         assert rows[f"BC, W: {mistake}"].holds
     cells["W, u = 1"] = np.full_like(noisy, 0.955)
-    rows = {row.name: row for row in kang._noiseless("BC", Found(cells, "u"), (1, 5))}
+    rows = {row.name: row for row in kang._noiseless("BC", Found(cells, "u", (1, 5)))}
     assert not rows["BC, W: noise of n records"].holds
-    large = {row.name: row for row in kang._noiseless("Adult", Found(cells, "u"), (1, 5))}
+    large = {row.name: row for row in kang._noiseless("Adult", Found(cells, "u", (1, 5)))}
     assert large["Adult, W: noise of n records"].note.startswith("not seen here: power ")
 
 
 # --- Figure 1 -----------------------------------------------------------------------
 
 
+_FEWER_M = replace(_smaller(FIGURE_1, Setting(m=16, rounds=100, c=0.1), 4), appendix=({"m": 2}, {"m": 4}))
+
+
 @pytest.fixture
-def report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
-    monkeypatch.setattr(kang_epsilon, "_SMALL_PARTITIONS", 4)
-    monkeypatch.setattr(kang_epsilon, "_OTHER_M", (2, 4))
-    return kang_epsilon.figure_1(2, 1, _elsewhere, directory, Setting(m=16, rounds=100, c=0.1))
+def report(directory: Path) -> Report:
+    return kang.figure_1(2, 1, _elsewhere, directory, _FEWER_M)
 
 
-def test_figure_1_has_every_table_and_every_figure_of_the_appendix(
-    report: Report, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    banded = [row for row in report.rows if row.table == kang_epsilon._K1.format("BC")]
+def test_figure_1_has_every_table_and_every_figure_of_the_appendix(report: Report, directory: Path) -> None:
+    banded = [row for row in report.rows if row.table == FIGURE_1.banded.format("BC")]
     assert {row.name for row in banded if row.banded and not row.broken} == {"W", "J", "C", "W - J", "W - C"}
     assert {row.name for row in banded if row.broken} >= {
         "W: no noise",
         "W: half of the noise",
         "J: no noise",
     }
-    assert {row.table for row in report.rows} >= {kang_epsilon._APPENDIX.format(m=m) for m in (2, 4)}
+    assert {row.table for row in report.rows} >= {
+        f"The appendix, m = {m}: means over epsilon of differences" for m in (2, 4)
+    }
     assert [panel.title for panel in report.panels[::2]] == [
         "Figure 10: BC, m = 16",
         "Figure 4: BC, m = 2",
         "Figure 6: BC, m = 4",
     ]
     for panel in report.panels:
-        assert all(tuple(series.x) == kang_epsilon.EPSILONS and not series.claimed for series in panel.series)
-    again = kang_epsilon.figure_1(2, 1, one_after_another, directory, Setting(m=16, rounds=100, c=0.1))
+        assert all(tuple(series.x) == kang.EPSILONS and not series.claimed for series in panel.series)
+    again = kang.figure_1(2, 1, one_after_another, directory, _FEWER_M)
     assert again == report
 
 
 def test_figure_1_s_curves_are_the_rows_and_c_is_the_same_for_every_m(report: Report) -> None:
     shown = {row.name: row.value for row in report.rows if row.table == "Figure 1: accuracy, BC"}
     main = {series.name: series.y for series in report.panels[0].series}
-    assert main["W, the paper's"] == [shown[f"W, eps = {eps:g}"] for eps in kang_epsilon.EPSILONS]
+    assert main["W, the paper's"] == [shown[f"W, eps = {eps:g}"] for eps in kang.EPSILONS]
     for panel in report.panels[::2]:
         assert {series.name: series.y for series in panel.series}["C, central"] == main["C, central"]
     others = [{series.name: series.y for series in panel.series} for panel in report.panels[2::2]]
@@ -454,9 +469,10 @@ def test_figure_1_s_noises_are_those_of_their_records(directory: Path, monkeypat
         return local_descents(parts, sds, *rest, **more)
 
     sizes: list[list[int]] = []
-    monkeypatch.setattr(kang_runs, "local_descents", noted)
-    folder, setting = directory / "breast-cancer-wisconsin", Setting(m=4, rounds=2)
-    kang_runs.over_epsilon("BC", folder, setting, (0.1, 0.2), (0,), 1, "seed", True)
+    monkeypatch.setattr(kang, "local_descents", noted)
+    folder = directory / "breast-cancer-wisconsin"
+    descents = Descents("eps", Setting(m=4, rounds=2), (0.1, 0.2), FIGURE_1.small.methods, 1, "seed", single=True)
+    descended(("BC", folder), descents, (0,))
     (sds,), (counts,) = asked, sizes
     n = sum(counts)
     unit = math.sqrt(2 * math.log(1000))
@@ -465,6 +481,18 @@ def test_figure_1_s_noises_are_those_of_their_records(directory: Path, monkeypat
         for row, records in enumerate(noises):
             expected = [unit / (k * eps) * own for k, own in zip(records, counts, strict=True)]
             np.testing.assert_allclose(sds[4 * i + row], expected)
+
+
+def test_each_epsilon_has_the_descents_that_it_has_alone() -> None:
+    records = _records(200, 4)
+    both = Descents("eps", Setting(m=4, rounds=20), (0.1, 0.4), FIGURE_1.small.methods, 2, "seed")
+    found = descended(records, both, (0, 1))
+    for eps in both.points:
+        alone = descended(records, replace(both, points=(eps,)), (0, 1))
+        for method in both.methods:
+            name = f"loss {method}, eps = {eps:g}"
+            np.testing.assert_allclose(found[name], alone[name], rtol=1e-9)
+    assert found["loss W, eps = 0.1"].mean() > found["loss W, eps = 0.4"].mean()
 
 
 @pytest.mark.parametrize(
@@ -484,11 +512,11 @@ def test_a_method_that_is_not_where_the_other_program_has_it_is_seen(
         np.random.default_rng(1),
         dict.fromkeys(("U", "U min", "W own", "W wide", *map("{} none".format, "WJC")), 0.99),
     )
-    cells: kang_runs.Cells = {SHARE: np.full(20, 0.6), BEST: np.zeros(20)}
+    cells: kang.Cells = {SHARE: np.full(20, 0.6), BEST: np.zeros(20)}
     for method, level in (expected | others | levels).items():
-        for eps in kang_epsilon.EPSILONS:
+        for eps in kang.EPSILONS:
             cells[f"{method}, eps = {eps:g}"] = level + 1e-3 * rng.standard_normal((20, 5, 2))
-    rows = kang_epsilon._banded("BC", Found(cells, "eps"))
+    rows = kang._banded(FIGURE_1, "BC", Found(cells, "eps", kang.EPSILONS))
     assert {row.name for row in rows if not row.broken and not row.holds} == outside
 
 
@@ -503,28 +531,35 @@ def test_a_descent_on_the_sigmoid_is_that_of_a_few_lines_and_its_ratio_is_the_co
     expected = kang_oracle.sigmoid_gaps(Z, eps, draws, lambda shape: normals(same, math.prod(shape)).reshape(shape))
     best = np.zeros(3)
     for _ in range(20_000):
-        best -= kang_pl._gradient(Z, best) / kang_pl._SMOOTH
-    least = float(kang_pl._value(Z, best))
-    sds = np.full(draws, sigma(kang_pl.setting_of(eps), len(Z)))
-    found, ratio = kang_pl._descend(Z, np.zeros((3, draws)), sds, SimulationRng(1, "PL"), least)
+        best -= NOT_CONVEX.gradient(Z, best) / NOT_CONVEX.smooth
+    least = float(NOT_CONVEX.value(Z, best))
+    sds = np.full(draws, sigma(FIGURE_PL.setting(eps), len(Z)))
+    found, ratio = FIGURE_PL.descend(Z, np.zeros((3, draws)), sds, SimulationRng(1, "PL"), least)
     np.testing.assert_allclose(found, expected, rtol=1e-5)  # its 1/L is rounded: 1e-7 of a step
-    first = kang_pl._gradient(Z, np.zeros(3))
+    first = NOT_CONVEX.gradient(Z, np.zeros(3))
     assert 0 < ratio <= (first @ first) / (2 * (0.5 - least)) + 1e-12
+    theta, ratios = np.zeros((3, 1)), []
+    for _ in range(FIGURE_PL.rounds):
+        gradient = NOT_CONVEX.gradient(Z, theta)
+        ratios.append(float((gradient**2).sum() / (2 * (NOT_CONVEX.value(Z, theta)[0] - least))))
+        theta = theta - gradient / NOT_CONVEX.smooth
+    assert min(ratios) < 0.99 * min(ratios[:50])
+    assert FIGURE_PL.descend(Z, np.zeros((3, 1)), np.zeros(1), None, least)[1] == pytest.approx(min(ratios))
     h, w = 1e-5, -best
-    columns = [(kang_pl._gradient(Z, w + h * e) - kang_pl._gradient(Z, w - h * e)) / (2 * h) for e in np.eye(3)]
-    assert kang_pl._least_eigenvalue(Z, w) == pytest.approx(np.linalg.eigvalsh(np.array(columns))[0], abs=1e-6)
-    assert kang_pl._least_eigenvalue(Z, w) < 0
+    columns = [(NOT_CONVEX.gradient(Z, w + h * e) - NOT_CONVEX.gradient(Z, w - h * e)) / (2 * h) for e in np.eye(3)]
+    assert NOT_CONVEX.least_eigenvalue(Z, w) == pytest.approx(np.linalg.eigvalsh(np.array(columns))[0], abs=1e-6)
+    assert NOT_CONVEX.least_eigenvalue(Z, w) < 0
 
 
-def test_the_figure_of_the_loss_that_is_not_convex(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kang_pl, "_PARTITIONS", 3)
-    report = kang_pl.figure_pl(2, 1, one_after_another, directory)
+def test_the_figure_of_the_loss_that_is_not_convex(directory: Path) -> None:
+    plan = replace(FIGURE_PL, partitions=3)
+    report = kang.figure_pl(2, 1, one_after_another, directory, plan)
     rows = {row.name: row for row in report.rows}
     assert rows["least eigenvalue of the Hessian"].value < 0 < rows["mu on the noisy paths"].value
-    for eps in kang_pl.EPSILONS:
+    for eps in plan.epsilons:
         assert 0 < rows[f"eps = {eps:g}: measured"].value < rows[f"eps = {eps:g}: bound"].value
     assert [row.name for row in report.rows if row.broken] == ["gap: no noise", "gap: half of the noise"] * 2
-    assert kang_pl.figure_pl(2, 1, _elsewhere, directory) == report
+    assert kang.figure_pl(2, 1, _elsewhere, directory, plan) == report
 
 
 def test_tables_become_records_in_the_unit_ball() -> None:

@@ -117,7 +117,7 @@ def test_each_partition_has_its_own_average_and_every_draw_its_own_noise(records
     here, setting = records.scaled(unit=True), Setting(LAM, True, (1.0, 2.0))
 
     def errors(draws: int) -> dict[tuple[str, float], _Array]:
-        return pathak.joined([pathak.run(records, setting, (HALF,), range(6), draws, 1)])
+        return pathak.run(records, setting, (HALF,), range(6), draws, 1)
 
     noisy = errors(4)
     assert {values.shape for (_, eps), values in noisy.items() if eps < math.inf} == {(6, 8)}
@@ -139,7 +139,7 @@ def test_each_partition_has_its_own_average_and_every_draw_its_own_noise(records
 
 def test_a_draw_is_followed_by_its_mirror_image_and_by_what_a_mistake_makes_of_both(records: Records) -> None:
     here, setting = records.scaled(unit=True), Setting(LAM, True, (EPS,))
-    found = pathak.joined([pathak.run(records, setting, (HALF, "1/eps for eps"), (3,), 2, 8)])
+    found = pathak.run(records, setting, (HALF, "1/eps for eps"), (3,), 2, 8)
     w = pathak.averages(here, 2 * LAM, "pathak-2010 8 3")["10%"]
     rng = SimulationRng("pathak-2010 8 3", f"{setting.name} 10%")
     etas = [pathak.noise(rng, "10%", 2003, EPS, 2 * LAM, 28) for _ in range(2)]
@@ -226,7 +226,7 @@ def test_a_program_with_a_mistake_leaves_its_bands(
     monkeypatch.setattr(pathak, "_USEFUL", USEFUL)
     monkeypatch.setattr(pathak, "reference", lambda _, name: expected.get(name))
     errors = pathak.run(records, Setting(LAM, True, (EPS,)), (HALF, "1/eps for eps"), range(8), 25, 5)
-    rows = pathak._split_rows(pathak.joined([errors]))
+    rows = pathak._split_rows(errors)
     assert {row.name for row in rows if not row.broken and not row.holds} >= {f"{curve}, eps = 0.5" for curve in CURVES}
 
 
@@ -303,7 +303,7 @@ def test_figure_2_reads_the_directory_that_is_named(
 
 def test_raw_rows_are_taken_as_they_are(records: Records) -> None:
     for unit in (False, True):
-        (*_, (name, epsilon, errors)) = pathak.run(records, Setting(LAM, unit, ()), (), (3,), 1, 8)
+        *_, ((name, epsilon), errors) = pathak.run(records, Setting(LAM, unit, ()), (), (3,), 1, 8).items()
         scaled = records.scaled(unit=unit)
         w = pathak.averages(scaled, 2 * LAM, "pathak-2010 8 3")[name]
         assert (epsilon, errors.tolist()) == (math.inf, [[scaled.error(w)]])

@@ -14,11 +14,11 @@ from masquerade.console import literal_console
 from masquerade_core.data.schema import Dataset
 from masquerade_lab.baselines.gop import gop_minimiser
 from masquerade_lab.commands.reproduce import _theorems
-from masquerade_lab.reproduce import Report, hamm_runs, kang_runs, pathak, rajkumar
+from masquerade_lab.reproduce import Report, hamm, kang, pathak, rajkumar
 from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.files import numbers_csv
 from masquerade_lab.reproduce.engine.report import Measured
-from masquerade_lab.reproduce.kang_runs import Setting
+from masquerade_lab.reproduce.kang import Setting
 from masquerade_lab.reproduce.pathak import Records
 
 _Array = NDArray[np.float64]
@@ -98,11 +98,11 @@ def _kang(monkeypatch: pytest.MonkeyPatch, wider: float = 1.0) -> list[Measured]
     X = generator.normal(size=(300, 5))
     X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
     records = Dataset(X, np.where(X[:, 0] + 0.3 * generator.normal(size=300) > 0, 1.0, -1.0))
-    monkeypatch.setattr(kang_runs, "stored", lambda *_: records)
-    monkeypatch.setattr(kang_runs, "normals", lambda rng, count: wider * normals(rng, count))
+    monkeypatch.setattr(kang, "stored", lambda *_: records)
+    monkeypatch.setattr(kang, "normals", lambda rng, count: wider * normals(rng, count))
     setting = Setting(m=4, rounds=100)
-    parts = [kang_runs.excesses("x", Path(), setting, (i,), 10, "seed") for i in range(2)]
-    return kang_runs.compared("x", parts, setting)
+    parts = [kang.excesses("x", Path(), setting, (i,), 10, "seed") for i in range(2)]
+    return kang.compared("x", parts, setting)
 
 
 def test_kangs_inequality_holds_of_one_descent_and_noise_that_is_too_wide_fails_it(
@@ -127,12 +127,12 @@ def test_hamms_excess_is_that_of_the_soft_labels() -> None:
         each = [logsumexp(V @ x) - a @ (V @ x) for x, a in zip(X, alpha, strict=True)]
         return float(np.mean(each) + 0.05 * np.sum(V**2))
 
-    found = hamm_runs.excesses(W, X, alpha, 0.1, noise)
+    found = hamm.excesses(W, X, alpha, 0.1, noise)
     np.testing.assert_allclose(found["lemma 6"], [risk(W + eta.reshape(4, 3)) - risk(W) for eta in noise])
     np.testing.assert_allclose(found["lemma 6, zeros"], [risk(np.zeros((4, 3))) - risk(W)])
-    rows = hamm_runs.compared([found, found], 10, 4, 3, 0.1)
+    rows = hamm.compared([found, found], 10, 4, 3, 0.1)
     assert [one.draws for one in rows] == [10, 2]
-    assert _failed(hamm_runs.compared([{name: 1e6 * v for name, v in found.items()}] * 2, 10, 4, 3, 0.1)) != []
+    assert _failed(hamm.compared([{name: 1e6 * v for name, v in found.items()}] * 2, 10, 4, 3, 0.1)) != []
 
 
 # --- How they are shown -------------------------------------------------------------------------------

@@ -544,7 +544,7 @@ def test_simulated_data_meet_what_a_partys_process_asks_of_its_records(
     assert (few.value.exit_code, few.value.error_code) == (6, "refused_locally")
     with raises(masquerade.MasqueradeError, "other_coordinates", study.d - 1, study.d):
         simulate(masquerade.Dataset(whole.X[:, 1:], whole.y))
-    with raises(masquerade.MasqueradeError, "other_classes", 3, ...):
+    with raises(masquerade.MasqueradeError, "other_classes", "of 3 classes", ...):
         simulate(masquerade.Dataset(whole.X, (whole.y + 1) / 2, 3))
 
 

@@ -80,7 +80,6 @@ def judged(
     broken: Mapping[str, _Array],
     *,
     hidden: Collection[str] = (),
-    unseen: Mapping[str, _Array] | None = None,
     note: str = "",
 ) -> list[Row]:
     """Return a quantity's row with its band, and a row for each broken variant.
@@ -96,8 +95,6 @@ def judged(
         for the hidden ones.
     hidden : collection of str
         The mistakes that this quantity cannot show. Their rows say how seldom the band would catch them.
-    unseen : dict of ndarray, optional
-        Draws of more hidden mistakes.
     note : str
     """
     if len(values) < 2:  # noqa: PLR2004 - one set has no standard error
@@ -105,7 +102,7 @@ def judged(
     if expected is None:
         found = Mean.of(values)
         return [Row(table, name, found.mean, found.error, note=note)]
-    return against(table, name, values, band(expected, len(values)), broken, hidden=hidden, unseen=unseen, note=note)
+    return against(table, name, values, band(expected, len(values)), broken, hidden=hidden, note=note)
 
 
 def against(
@@ -116,14 +113,12 @@ def against(
     broken: Mapping[str, _Array],
     *,
     hidden: Collection[str] = (),
-    unseen: Mapping[str, _Array] | None = None,
     note: str = "",
 ) -> list[Row]:
     """Return the rows of :func:`judged` for a band that is given, such as one from a law that is known exactly."""
     found = Mean.of(values)
-    told = {mistake: draws for mistake, draws in broken.items() if mistake in hidden} | dict(unseen or {})
-    caught = {mistake: draws for mistake, draws in broken.items() if mistake not in hidden}
-    return [Row(table, name, found.mean, found.error, *edges, note=note), *variants(table, name, edges, caught, told)]
+    own = Row(table, name, found.mean, found.error, *edges, note=note)
+    return [own, *variants(table, name, edges, broken, hidden=hidden)]
 
 
 def variants(
@@ -131,18 +126,22 @@ def variants(
     name: str,
     edges: tuple[float, float],
     broken: Mapping[str, _Array],
-    unseen: Mapping[str, _Array] | None = None,
+    *,
+    hidden: Collection[str] = (),
 ) -> list[Row]:
-    """Return a row for each broken variant of a quantity with this band; the arguments are those of :func:`judged`."""
-    rows = []
+    """Return a row for each broken variant of a quantity with this band; the arguments are those of :func:`judged`.
+
+    The hidden ones come last.
+    """
+    caught, unseen = [], []
     for mistake, draws in broken.items():
-        wrong = Mean.of(draws)
-        rows.append(Row(table, f"{name}: {mistake}", wrong.mean, wrong.error, *edges, True, power=power(edges, wrong)))
-    for mistake, draws in (unseen or {}).items():
-        wrong = Mean.of(draws)
-        said = f"not seen here: power {power(edges, wrong):.2f}"
-        rows.append(Row(table, f"{name}: {mistake}", wrong.mean, wrong.error, note=said))
-    return rows
+        wrong, called = Mean.of(draws), f"{name}: {mistake}"
+        seen = power(edges, wrong)
+        if mistake in hidden:
+            unseen.append(Row(table, called, wrong.mean, wrong.error, note=f"not seen here: power {seen:.2f}"))
+        else:
+            caught.append(Row(table, called, wrong.mean, wrong.error, *edges, True, power=seen))
+    return [*caught, *unseen]
 
 
 def reference(figure: str, name: str) -> Reference | None:

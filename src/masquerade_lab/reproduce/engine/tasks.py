@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import joblib
 import numpy as np
@@ -26,7 +26,20 @@ from masquerade.workers import Call, in_workers
 from masquerade_core import __version__
 from masquerade_core.errors import LocalProtocolError
 
-__all__ = ["Kept", "RunTasks", "Runner", "Standing", "Task", "decode", "encode", "gathered", "one_after_another"]
+__all__ = [
+    "Kept",
+    "RunTasks",
+    "Runner",
+    "Standing",
+    "Task",
+    "decode",
+    "encode",
+    "gathered",
+    "joined",
+    "one_after_another",
+]
+
+_Key = TypeVar("_Key")
 
 _LONGEST = 80
 _KINDS = "biufcU"
@@ -75,6 +88,11 @@ def gathered(results: Iterable[Mapping[str, ArrayLike]]) -> dict[str, NDArray[np
         for name, values in result.items():
             found.setdefault(name, []).append(values)
     return {name: np.array(values) for name, values in found.items()}
+
+
+def joined(results: Sequence[Mapping[_Key, ArrayLike]]) -> dict[_Key, NDArray[Any]]:
+    """Return by quantity what tasks found, each on some data sets or partitions; shape (S, ...) for all S of them."""
+    return {name: np.concatenate([np.asarray(one[name]) for one in results]) for name in results[0]}
 
 
 def one_after_another(tasks: Sequence[Task]) -> list[Any]:

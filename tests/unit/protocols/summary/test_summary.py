@@ -204,7 +204,7 @@ def test_records_for_another_protocol_are_refused_in_a_sentence() -> None:
     with raises(BadInput, "not_sorted_into_bins", ..., ...):
         PROTOCOLS["summary"].records.check(other, study, "the data of p1")
     changed = study.model_copy(update={"study": study.study.model_copy(update={"protocol": "dp-gd"})})
-    with raises(BadInput, "not_encoded", ..., "dp-gd"):
+    with raises(BadInput, "not_encoded", ..., "encoded records", "dp-gd"):
         PROTOCOLS["dp-gd"].records.check(other, changed, "the data of p1")
 
 
