@@ -12,7 +12,7 @@ from masquerade_core.data.schema import Covariates, Dataset
 from masquerade_core.study import Feature, Study
 from tests.whitened_helpers import whitened_study
 
-__all__ = ["FEATURES", "glm_study", "made_up", "split_up"]
+__all__ = ["FEATURES", "as_data", "glm_study", "made_up", "split_up"]
 
 FEATURES = (
     Feature(name="age", min=20, max=100),

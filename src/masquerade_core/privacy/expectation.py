@@ -52,8 +52,8 @@ class Verdict(StrEnum):
     USEFUL = "useful threshold"
     UNSURE = "uncertain"
     RANKS = "ranks only"
-    NOTHING = "nothing"
     COEFFICIENTS = "coefficients with intervals"
+    NOTHING = "nothing"
     COUNTS = "useful counts"
     COARSE = "coarse counts"
 
