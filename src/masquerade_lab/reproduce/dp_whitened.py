@@ -605,12 +605,15 @@ class _InTheClear:
 def _squared_move(label: str, others: int, d: int) -> float:
     """Return how far a replaced record moves a sum, as a squared length in units of a record's contribution.
 
-    ``others`` numbers of the sum are no product of two coordinates. The second moments have one more where data are
-    centred. ``docs/privacy/dp-whitened.md`` derives these bounds.
+    ``others`` numbers of the sum are no product of two coordinates. Where data are centred, the second moments have one
+    number more, and where it carries a distance, so has the second mean. ``docs/privacy/dp-whitened.md`` derives these
+    bounds.
     """
     if label == "second moments":
         return 5.0 if others > 2 * d else 4.5
-    return 5.0 if label == "first mean" else 4.0
+    if label == "second mean":
+        return 5.0 if others > d else 4.0
+    return {"first mean": 5.0, "score counts": 2.0}.get(label, 4.0)
 
 
 def learn_in_clear(study: Study, data: Dataset, noise: _Integers, seen: list[Noise] | None = None) -> Model:
