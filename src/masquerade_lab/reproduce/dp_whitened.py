@@ -797,8 +797,8 @@ _CLEAR = (
 _SEEDED = "The noise comes from a seed and one draw serves all epsilons: nothing here is a private release."
 _MEANING = (
     "Error is the fraction of test records with a wrong answer. AUC is the probability that a positive record has a "
-    "higher score than a negative one. The calibration slope is 1 if scores are log-odds, and below 1 if the model is too "
-    "sure of itself. s = N mu/sqrt(d) says how much there is to go by, beside the noise. Adult, a9a, "
+    "higher score than a negative one. The calibration slope is 1 if scores are log-odds, and below 1 if the model is "
+    "too sure of itself. s = N mu/sqrt(d) says how much there is to go by, beside the noise. Adult, a9a, "
     "KDD and HAR have one split, and the standard error counts the noise. The others have random splits of 80 to 20, "
     f"and the standard error counts both; sets of at most {LARGE:,} records have {EACH} draws for each split."
 )
@@ -893,19 +893,15 @@ def _own_rows(found: Found) -> list[Row]:
             Row(f"{_heading(found)}: error", name, *found.error(OURS, epsilon), least.get(epsilon), high, note=note)
         )
         aucs.append(Row(f"{_heading(found)}: AUC", name, *found.auc(OURS, epsilon), low))
-    slopes = [
-        Row(
-            f"{_heading(found)}: calibration slope, median",
-            f"eps = {epsilon}",
-            float(np.median(found.slopes[epsilon])),
-            None,
-            *(_SLOPE_BAND if found.strength(epsilon) >= _SLOPE_FROM else (None, None)),
-            note=f"s = {found.strength(epsilon):.1f}, {min(found.slopes[epsilon]):.2f} to {max(found.slopes[epsilon]):.2f}",
-        )
-        for epsilon in EPSILONS
-        if found.slopes[epsilon]
-    ]
-    return [*errors, *aucs, *slopes]
+    return [*errors, *aucs, *(_slope_row(found, epsilon) for epsilon in EPSILONS if found.slopes[epsilon])]
+
+
+def _slope_row(found: Found, epsilon: float) -> Row:
+    slopes, s = found.slopes[epsilon], found.strength(epsilon)
+    low, high = _SLOPE_BAND if s >= _SLOPE_FROM else (None, None)
+    note = f"s = {s:.1f}, {min(slopes):.2f} to {max(slopes):.2f}"
+    table = f"{_heading(found)}: calibration slope, median"
+    return Row(table, f"eps = {epsilon}", float(np.median(slopes)), None, low, high, note=note)
 
 
 def _beside_rows(found: Found) -> list[Row]:
