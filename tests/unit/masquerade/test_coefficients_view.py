@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,6 +137,12 @@ def test_the_forest_plot_is_estimates_csv_and_grey_where_nothing_can_be_told(fol
         if key not in {"name", "told", "reason"} and cell
     }
     assert {key: value for key, value in read.numbers.items() if key.startswith("coefficients.")} == wanted
+    for field, value, shown in re.findall(
+        r'<data data-field="(coefficients[^"]*)" value="([^"]*)">([^<]*)</data>', page
+    ):
+        text, number = shown.replace("−", "-").replace(",", ""), float(value)
+        wanted_text = 100 * number if field.endswith("privacy_share") else number
+        assert float(text.removesuffix(" %")) == pytest.approx(wanted_text, rel=0.01)
     assert len([line for line in lines if line["told"] == "no"]) == 1
     assert page.count('class="unknown"') == 1
     assert page.count('class="point"') == len(lines) - 2  # neither the intercept nor the hidden one
@@ -216,10 +223,12 @@ def test_predict_says_why_there_are_no_limits_and_skipped_records_have_none(shel
     assert says(shell("predict", hidden, tmp_path / "new.csv").err, "no_intervals_because", ...)
     model = regression()
     strict = replace(model, encoder=replace(model.encoder, out_of_bounds="refuse"))
-    (tmp_path / "new.csv").write_text("age,sex,stage,dose\n300,f,i,0\n30,f,i,0\n")
+    (tmp_path / "new.csv").write_text("age,sex,stage,dose\n70,m,ii,3\n300,f,i,0\n30,f,i,0\n")
     found = shell.json("predict", _saved(strict, tmp_path), tmp_path / "new.csv", "--on-error", "skip").data
-    assert found["intervals"][0] is None
-    assert found["intervals"][1] is not None
+    (tmp_path / "new.csv").write_text("age,sex,stage,dose\n70,m,ii,3\n30,f,i,0\n")
+    good = shell.json("predict", tmp_path / "model.json", tmp_path / "new.csv").data["intervals"]
+    assert good[0] != good[1]
+    assert found["intervals"] == [good[0], None, good[1]]
 
 
 # --- Exports --------------------------------------------------------------------------------
