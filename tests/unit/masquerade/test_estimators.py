@@ -458,9 +458,7 @@ def test_the_debits_are_those_of_a_real_ledger(estimator: SimulatedClassifier, t
     ledger.debit(study.digest().hex(), "site-b", number, bytes(16), own.releases)
     ledger.finish(study, "site-b")
     assert own.epsilon == ledger.account("default").spent
-    assert (own.epsilon > 0) == (
-        not isinstance(estimator, DPGLM)
-    )  # it tells nothing of so few records, and pays nothing
+    assert (own.epsilon > 0) == (not isinstance(estimator, DPGLM))  # that tells nothing of so few records
     assert own.delta == study.privacy.delta
     ledger.close()
 
