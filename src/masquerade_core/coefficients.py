@@ -110,7 +110,7 @@ class Coefficients:
     at_means : Coefficient
         The intercept for all columns at their means.
     means : tuple of float
-        These means, each in its column's own units, with noise.
+        These means, each in its column's own units, with noise. Empty where no sum was opened.
     covariance : tuple of tuple of float
         The covariance matrix of the rows that can be told, in their order.
     weighted_down : float
@@ -200,7 +200,7 @@ class Coefficients:
                 "the coefficients in the model file do not have the form that this program writes", _HINT
             ) from error
         names = tuple(row.name for row in read.rows)
-        if names != (INTERCEPT, *covariates) or len(read.means) != len(covariates):
+        if names != (INTERCEPT, *covariates) or len(read.means) not in {0, len(covariates)}:
             raise BadInput("the model file has coefficients of other columns than its encoder", _HINT)
         told = len(read.told)
         if len(read.covariance) != told or any(len(row) != told for row in read.covariance):

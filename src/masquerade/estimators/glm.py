@@ -86,7 +86,7 @@ class DPGLM(SimulatedClassifier):
         console = Console(width=_WIDTH, no_color=True, highlight=False)
         with console.capture() as captured:
             console.print(*coefficients_report(self.coefficients_))
-        return captured.get()
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
     def _numbers(self, what: str) -> _Array:
         values = [getattr(row, what) for row in self.coefficients_.rows]

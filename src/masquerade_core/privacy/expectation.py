@@ -43,6 +43,8 @@ class Verdict(StrEnum):
     ``USEFUL`` is a model whose answers yes and no can be used. ``UNSURE`` is perhaps such a model. ``RANKS`` is a model
     whose scores rank records, with a threshold that is often useless. ``NOTHING`` is a model that the noise drowns.
 
+    ``COEFFICIENTS`` are coefficients that can be told.
+
     ``COUNTS`` are counts that are large beside their noise, ``COARSE`` those that are not, and ``NOTHING`` stands for
     counts that are mostly noise.
     """
@@ -50,6 +52,7 @@ class Verdict(StrEnum):
     USEFUL = "useful threshold"
     UNSURE = "uncertain"
     RANKS = "ranks only"
+    COEFFICIENTS = "coefficients with intervals"
     NOTHING = "nothing"
     COUNTS = "useful counts"
     COARSE = "coarse counts"
