@@ -1,15 +1,16 @@
 """``dp-glm`` as an estimator: regression coefficients with intervals, from a simulated run."""
 
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from masquerade.coefficients_view import coefficients_report
+from masquerade.console import literal_console
 from masquerade.estimators.base import SimulatedClassifier
 from masquerade.estimators.labels import number_of
 from masquerade.estimators.records import Records
@@ -83,10 +84,9 @@ class DPGLM(SimulatedClassifier):
 
     def summary(self) -> str:
         """Return the table of the coefficients, as a terminal shows it after a run."""
-        console = Console(width=_WIDTH, no_color=True, highlight=False)
-        with console.capture() as captured:
-            console.print(*coefficients_report(self.coefficients_))
-        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+        file = StringIO()
+        literal_console(file=file, width=_WIDTH, no_color=True).print(*coefficients_report(self.coefficients_))
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
     def _numbers(self, what: str) -> _Array:
         values = [getattr(row, what) for row in self.coefficients_.rows]

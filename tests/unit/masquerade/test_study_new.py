@@ -482,6 +482,8 @@ def test_a_new_study_moves_cells_to_their_bounds_unless_it_is_told_to_refuse_the
 def test_a_purpose_chooses_the_protocol(shell: Shell, tmp_path: Path, purpose: str, protocol: str) -> None:
     study = made(shell, tmp_path / "s.toml", "--feature", "age:0:120", "--label", "ill:yes", "--for", purpose)
     assert entry_of(study).name == protocol
+    said = shell("study", "check", tmp_path / "s.toml").err
+    assert ("1 covariate," in said, "2 coordinates," in said) == (protocol == "dp-glm", protocol != "dp-glm")
 
 
 def test_a_purpose_and_a_protocol_exclude_each_other(shell: Shell, tmp_path: Path) -> None:
