@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,12 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from masquerade.estimators import DPGLM, PrivacyLeakWarning
+from masquerade_core.data.loading import load_csv
+from masquerade_core.data.schema import Covariates
+from masquerade_core.errors import BadInput
+from masquerade_core.model import error_on
+from masquerade_curator._testing import PublicTests
+from masquerade_protocols import entry_named
 from tests.messages import raises
 
 _BOUNDS, _LEVELS = {"age": (20.0, 80.0)}, {"sex": ["f", "m"], "stage": ["i", "ii", "iii"]}
@@ -96,3 +103,19 @@ def test_label_bounds_are_public_or_there_is_a_warning() -> None:
     linear.label_bounds = (60, 160)
     with raises(ValueError, "labels_no_numbers"):
         linear.fit(frame, ["a", "b", "c"] * 100)
+
+
+def test_a_test_set_is_encoded_as_covariates_and_there_is_none_for_numbers(tmp_path: Path) -> None:
+    frame, covariates = _frame(12_000)
+    ill = np.where(_labels(covariates, "logistic") > 0, "1.0", "0.0")
+    frame.assign(ill=ill).to_csv(tmp_path / "test.csv", index=False)
+    found = _fitted("logistic")
+    tests = load_csv(tmp_path / "test.csv", found.study_, need_label=False, coding="treatment")
+    assert isinstance(tests, Covariates)
+    assert error_on(found.simulation_.model, tests) == pytest.approx(1 - found.score(frame, tests.y > 0), abs=1e-12)
+    assert PublicTests.read(tmp_path / "test.csv", found.study_, lambda _event, /, **_fields: None).metrics(
+        found.simulation_.model
+    ) == {"test_error": error_on(found.simulation_.model, tests)}
+    with raises(BadInput, "no_classifier_to_test", "dp-glm"):
+        entry_named("dp-glm").check_test(_fitted("linear").study_, given=True)
+    entry_named("dp-glm").check_test(found.study_, given=True)

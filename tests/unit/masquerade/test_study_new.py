@@ -498,6 +498,9 @@ def test_a_label_that_is_a_number_makes_a_linear_regression(shell: Shell, tmp_pa
     study = made(shell, tmp_path / "s.toml", *words)
     assert study.label == Label(name="pressure", min=60.0, max=240.0)
     assert study.protocol == {"family": "linear"}
+    (tmp_path / "book.csv").write_text("name,use,min,max,levels\nage,,0,120,\npressure,label,60,240,\n")
+    by_book = made(shell, tmp_path / "b.toml", "--features-from", tmp_path / "book.csv", "--for", "coefficients")
+    assert (by_book.label, by_book.features, by_book.protocol) == (study.label, study.features, study.protocol)
     again = made(shell, tmp_path / "t.toml", "--like", tmp_path / "s.toml")
     assert (again.label, again.protocol) == (study.label, study.protocol)
     refused = shell("study", "new", "-o", tmp_path / "u.toml", "--label", "pressure:240:60")
