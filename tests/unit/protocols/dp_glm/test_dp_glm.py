@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.privacy.expectation import Verdict
+from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Silence, Table
 from masquerade_protocols.blocks.adaptive_sums import SIGMA
@@ -154,6 +156,31 @@ def test_a_sum_is_exact_however_records_are_split() -> None:
     )
     assert (whole == sum(parts)).all()
     assert np.abs(whole).max() > plan.unit("step 1")
+
+
+def test_records_from_a_file_streamed_or_not_give_the_same_model(tmp_path: Path) -> None:
+    study, data = glm_study(2, epsilon=4.0), {}
+    for name, part in split_up(study, made_up(4000)).items():
+        kinds = np.array(["a", "b", "c"])[(part.X[:, 3:] @ (1, 2)).astype(int)]
+        rows = zip(
+            60 + 40 * part.X[:, 0],
+            4 * part.X[:, 1],
+            np.array(["f", "m"])[part.X[:, 2].astype(int)],
+            kinds,
+            part.y,
+            strict=True,
+        )
+        path = data[name] = tmp_path / f"{name}.csv"
+        lines = [f"{float(age)!r},{float(dose)!r},{sex},{site},{int(y > 0)}" for age, dose, sex, site, y in rows]
+        path.write_text("\n".join(["age,dose,sex,site,y", *lines]))
+    loader, found = DP_GLM.records, []
+    assert loader.streamed is not None
+    for read in (loader.one, lambda path, study: loader.streamed(path, study, tmp_path)):
+        table = Table(study.names, {name: SimulationRng("read", name) for name in (*study.names, CHARLIE)}, bytes(16))
+        records = {name: read(path, study) for name, path in data.items()}
+        found.append(run_in_memory(DP_GLM, study, records, table=table)[CHARLIE])
+    assert found[0] == found[1]
+    assert found[0].coefficients.told
 
 
 # --- A linear model -----------------------------------------------------------------
