@@ -306,6 +306,14 @@ def test_where_records_are_too_few_no_noisy_sum_is_opened() -> None:
     assert run_in_memory(roles, study, split_up(study, as_data(X, _labels(X[:, 0]))))[CHARLIE] == model
 
 
+@pytest.mark.parametrize("label", [1.0, -1.0])
+def test_equal_records_with_one_label_accuse_nobody(label: float) -> None:
+    """A step may then be of any length; what a message holds is limited, and everybody limits it alike."""
+    X = np.tile([[0.5, 0.5, 0.0, 0.0]], (3000, 1))
+    for _ in range(4):
+        assert not _noisy(X, np.full(3000, label)).coefficients.told
+
+
 def test_fewer_records_than_coefficients_tell_nothing() -> None:
     features = tuple(Feature(name=f"x{i}", min=-1, max=1) for i in range(40))
     study = glm_study(2, features=features, epsilon=20.0)
