@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.privacy.expectation import Verdict
+from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Silence, Table
 from masquerade_protocols.blocks.adaptive_sums import SIGMA
@@ -156,6 +158,31 @@ def test_a_sum_is_exact_however_records_are_split() -> None:
     assert np.abs(whole).max() > plan.unit("step 1")
 
 
+def test_records_from_a_file_streamed_or_not_give_the_same_model(tmp_path: Path) -> None:
+    study, data = glm_study(2, epsilon=4.0), {}
+    for name, part in split_up(study, made_up(4000)).items():
+        kinds = np.array(["a", "b", "c"])[(part.X[:, 3:] @ (1, 2)).astype(int)]
+        rows = zip(
+            60 + 40 * part.X[:, 0],
+            4 * part.X[:, 1],
+            np.array(["f", "m"])[part.X[:, 2].astype(int)],
+            kinds,
+            part.y,
+            strict=True,
+        )
+        path = data[name] = tmp_path / f"{name}.csv"
+        lines = [f"{float(age)!r},{float(dose)!r},{sex},{site},{int(y > 0)}" for age, dose, sex, site, y in rows]
+        path.write_text("\n".join(["age,dose,sex,site,y", *lines]))
+    loader, found = DP_GLM.records, []
+    assert loader.streamed is not None
+    for read in (loader.one, lambda path, study: loader.streamed(path, study, tmp_path)):
+        table = Table(study.names, {name: SimulationRng("read", name) for name in (*study.names, CHARLIE)}, bytes(16))
+        records = {name: read(path, study) for name, path in data.items()}
+        found.append(run_in_memory(DP_GLM, study, records, table=table)[CHARLIE])
+    assert found[0] == found[1]
+    assert found[0].coefficients.told
+
+
 # --- A linear model -----------------------------------------------------------------
 
 
@@ -277,6 +304,14 @@ def test_where_records_are_too_few_no_noisy_sum_is_opened() -> None:
     assert {row.reason for row in model.coefficients.rows} == {model.coefficients.refused}
     assert (model.weights, model.offset) == ((0.0,) * 4, (0.0,))
     assert run_in_memory(roles, study, split_up(study, as_data(X, _labels(X[:, 0]))))[CHARLIE] == model
+
+
+@pytest.mark.parametrize("label", [1.0, -1.0])
+def test_equal_records_with_one_label_accuse_nobody(label: float) -> None:
+    """A step may then be of any length; what a message holds is limited, and everybody limits it alike."""
+    X = np.tile([[0.5, 0.5, 0.0, 0.0]], (3000, 1))
+    for _ in range(4):
+        assert not _noisy(X, np.full(3000, label)).coefficients.told
 
 
 def test_fewer_records_than_coefficients_tell_nothing() -> None:
