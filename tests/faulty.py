@@ -32,6 +32,7 @@ from masquerade_host.transport.interface import Arrival, ConnectionEvent
 from masquerade_host.transport.probe import Answer
 from masquerade_protocols import protocol_of
 from masquerade_protocols.entry import Protocol
+from tests.glm_helpers import FEATURES, as_data, glm_study, made_up, split_up
 from tests.host_helpers import World
 from tests.local_descent_helpers import local_descent_study
 from tests.masked_helpers import under_masks
@@ -98,6 +99,10 @@ def play(name: str) -> Play:
             return Play(with_keys(study), dealt(study, (12, 15, 20)))
         case "dp-whitened":
             study = under_masks(whitened_study(3, 3))
+        case "dp-glm":
+            study = under_masks(glm_study(3, epsilon=8.0, features=FEATURES[:3]))
+            records = made_up(1200)
+            return Play(with_keys(study), split_up(study, as_data(records.X[:, :3].copy(), records.y)))
         case "dp-gd":
             text = study_of("dp-gd", 3, 3, section="rounds = 3").to_toml()
             study = under_masks(Study.parse(text.replace('"paper"', '"proven"'), in_memory=True))

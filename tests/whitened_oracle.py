@@ -7,10 +7,12 @@ used but the lengths B and the records' rounding to them, so that the two can be
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, log, sqrt
+from math import exp, log, log2, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import root
+from scipy.special import expit, ndtr
 
 from masquerade_protocols.dp_whitened.public import Plan
 
@@ -52,6 +54,7 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
     two = m == 1
     kappa = 0.5 if two else sqrt(0.125)
     centre, R, yb, centred, second = np.zeros(d), 1.0, np.zeros(m), False, None
+    told, plenty = s * sqrt(d), s >= 200
     if s > 10:
         B = plan.first_mean
         t = sd(B)
@@ -60,15 +63,29 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
         D, n = d * t * t, float(sums[:d] @ sums[:d])
         k = max(0.0, 1 - D / n)
         guess = k * sums[:d]
-        radius = max(2.0**-10, min(1.0, sqrt(max(0.0, 1 - max(0.0, n - D)) + k * D)))
+        extra = 5 * float(np.linalg.norm(guess)) * t if plenty else 0.0
+        radius = max(2.0**-10, min(1.0, sqrt(max(0.0, 1 - max(0.0, n - D)) + k * D + extra)))
         means = np.array([_shrink(v / kappa, t / kappa, 0.9) for v in sums[d:]])
         B = plan.second_mean
         t = sd(B)
         if radius < 0.85 or s > 80:
-            z = _integers(_shorten((U - guess) / radius, 1.0), B).sum(0) / (N * B) + t * noise("second mean", d)
+            drawn = t * noise("second mean", d + plenty)
+            z = _integers(_shorten((U - guess) / radius, 1.0), B).sum(0) / (N * B) + drawn[:d]
             centre, centred, yb = guess + radius * z, True, means
             D = d * (radius * t) ** 2
-            R = max(2.0**-10, min(radius, sqrt(max(0.0, 1 - max(0.0, float(centre @ centre) - D)) + D)))
+            R = sqrt(max(0.0, 1 - max(0.0, float(centre @ centre) - D)) + D)
+            if plenty:
+                even = B - B % 2
+                far = [_between(log2(radius / max(float(np.linalg.norm(u - guess)), 1e-300)), 0, 6) for u in U]
+                scale = 6 * B / even
+                g = 3 + scale * (sum(round(even * (x - 3) / 6) for x in far) / (N * B) + drawn[d])
+                inner = radius**2 * 4**-g
+                measured = sqrt(max(inner - radius**2 * float(z @ z) + D, inner / 16) + D)
+                a1, a2 = (radius * t * float(np.linalg.norm(centre)) / (R**2 * log(2))) ** 2, (t * scale) ** 2
+                R = min(1.0, exp((a1 * log(measured) + a2 * log(R)) / (a1 + a2)))
+            else:
+                R = min(radius, R)
+            R = max(2.0**-10, R)
         else:
             rows = np.array([np.outer(y, u).ravel() for u, y in zip(U, Y, strict=True)]) / sqrt(m)
             found = _integers(rows, B).sum(0) / (N * B) + t * noise("labels", d * m)
@@ -103,6 +120,7 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
     r = float((lam / lp).sum())
     L, K = 1.4 * sqrt(r), max(1.0, r / 8)
     th, b0 = np.zeros((m, d)), np.zeros(m)
+    far_out = sqrt(max(lam[-1], E))
     for o in range(m):
         g = V.T @ b[o]
         w = f * g
@@ -118,20 +136,25 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
             )
             ym = _shrink(last / size, t / size, 0.95)
         else:
-            w[-1] = g[-1] / max(lam[-1], E)
-            ym = _between(w[-1] * sqrt(lam[-1]), -0.9, 0.9)
+            ym = _shrink(g[-1] / far_out, sb / far_out, 0.9)
         v = 1 - ym * ym
-        R2 = _between(al * (2 * (num - 2 * slack) - al * den) / v, 0.0, _between(s / 80, 0.6, 0.85))
-        th[o] = np.sqrt(lp) * w / (v / 2 * (1 - R2))
+        most = _between(s / 80, 0.6, 0.85) if not two else 0.0 if plenty else min(0.5, s / 80)
+        R2 = _between(al * (2 * (num - 2 * slack) - al * den) / v, 0.0, most)
+        w /= v / 2 * (1 - R2)
+        offset = log((1 + ym) / (1 - ym)) + ym / 2 * R2 / (v / 4 * (1 - R2))
         if centred:
-            b0[o] = log((1 + ym) / (1 - ym)) + ym / 2 * R2 / (v / 4 * (1 - R2))
+            b0[o] = offset
+        else:
+            w[-1] = offset / far_out
+        th[o] = np.sqrt(lp) * w
     # Gradients, in the coordinates of the eigenvectors.
     B, T = plan.gradient, plan.rounds
+    whole = ((U - centre) / R @ V) / np.sqrt(lp)
     x = _shorten((_shorten((U - centre) / R, 1.0) @ V) / np.sqrt(lp), L)
     C = 0.35 * sqrt(L * L + (2 if centred else 1) * K)
     share, ends = lam / lp, []
     for turn in range(T):
-        scores = x @ th.T + b0
+        scores = whole @ th.T + b0
         top = scores.max(1, keepdims=True)
         chance = 1 / (1 + np.exp(-scores)) if two else np.exp(scores - top) / np.exp(scores - top).sum(1, keepdims=True)
         wrong = chance - (Y + 1) / 2
@@ -141,13 +164,25 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
             np.concatenate([np.outer(w, V @ p).ravel(), sqrt(K) * w * (e @ p), *([sqrt(K) * w] if centred else [])])
             for w, p in zip(wrong, x, strict=True)
         ]
+        if two and plenty:
+            sizes = np.array([sqrt(float(p @ p) + K * float(e[0] @ p) ** 2 + K * centred) for p in x])
+            full = [
+                row * min(1.0, C / (max(q, 1 - q) * a)) for row, q, a in zip(full, chance[:, 0], sizes, strict=True)
+            ]
         opened = _integers(_shorten(np.array(full), C) / C, B).sum(0) / (N * B)
         opened = C * (opened + sd(B) * noise(f"gradient {turn}", len(opened)))
         new_th, new_b0 = th.copy(), b0.copy()
         for o in range(m):
             spread = sqrt(float((share * th[o] ** 2).sum()))
             likely = [1 / (1 + exp(-(b0[o] + spread * node))) for node in _Z]
-            curve = max(0.03, sum(w * p * (1 - p) for w, p in zip(_W, likely, strict=True)) / _W.sum())
+            om = [1.0] * len(_Z)
+            if two and plenty:
+                ends_at = [
+                    max(p, 1 - p) * sqrt(max(1.0, r) - 1 + (1 + K) * z * z + K) for p, z in zip(likely, _Z, strict=True)
+                ]
+                om = [min(1.0, C / end) for end in ends_at]
+            curve = sum(w * p * (1 - p) * o_ for w, p, o_ in zip(_W, likely, om, strict=True)) / _W.sum()
+            curve = max(0.03 * sum(w * o_ for w, o_ in zip(_W, om, strict=True)) / _W.sum(), curve)
             nu = (C * sd(B) / curve) ** 2 / T
             if s >= 200:
                 gain, gain1 = (v0 / (v0 + 2 * x) for v0, x in ((0.5 / max(1.0, r), nu), (1.0, nu / K)))
@@ -164,4 +199,60 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
         ends.append((th, b0))
     th, b0 = (np.mean([end[i] for end in ends[-(T // 2) :]], axis=0) for i in (0, 1))
     weights = np.array([V @ (row / np.sqrt(lp)) / R for row in th])
-    return weights, b0 - weights @ centre
+    offsets = b0 - weights @ centre
+    if told < 200:
+        return weights, offsets
+    # Slope and offset, from counts of log-odds at nine nodes.
+    B = plan.counts
+    middle = b0 if two else np.array([b0[o] - log(sum(exp(b0[j]) for j in range(m) if j != o)) for o in range(m)])
+    widths = [max(2.0**-10, sqrt(float(share @ row**2)) * (1 if two else sqrt(2))) for row in th]
+    nodes = [[c + w * z for z in (-4, -2, -1, -0.5, 0, 0.5, 1, 2, 4)] for c, w in zip(middle, widths, strict=True)]
+    scores = U @ weights.T + offsets
+    size = int(B / sqrt(m))
+    counts = np.zeros((m, 2, 9))
+    for row, labels in zip(scores, Y, strict=True):
+        for o in range(m):
+            t = row[o] if two else row[o] - log(sum(exp(row[j]) for j in range(m) if j != o))
+            j = next((j for j in range(8) if t < nodes[o][j + 1]), 7)
+            part = int(size * _between((t - nodes[o][j]) / (nodes[o][j + 1] - nodes[o][j]), 0, 1))
+            counts[o, int(labels[o] < 0), j : j + 2] += size - part, part
+    noisy = (counts.ravel() / B + unit / B * noise("score counts", 18 * m)).reshape(counts.shape) * sqrt(m)
+    width = unit / B * sqrt(m)
+    for o in range(m):
+        noisy[o] += (N - noisy[o].sum()) / 18
+    a, k, z2 = _calibrated(nodes, noisy, width, None)
+    sure = 4 * (1 + log(m)) * max(1.0, (400 / told) ** 2)
+    k = np.array([max(0.0, 1 - sure / z) * v if z > 0 else 0.0 for v, z in zip(k, z2, strict=True)])
+    a = _calibrated(nodes, noisy, width, k)[0]
+    return a * weights, a * offsets + k
+
+
+def _calibrated(
+    nodes: list[list[float]], noisy: _Floats, sd: float, k: _Floats | None
+) -> tuple[float, _Floats, _Floats]:
+    """Return a, k and (k/its sd)^2: the root of the weighted score equations, found by SciPy."""
+    m = len(nodes)
+    masses = np.diff(ndtr([-np.inf, -3, -1.5, -0.75, -0.25, 0.25, 0.75, 1.5, 3, np.inf]))
+    t, hits, n = np.array(nodes), noisy[:, 0], noisy.sum(1)
+    at = np.append(1.0, np.zeros(m) if k is None else k)
+
+    def chances(v: _Floats) -> _Floats:
+        return np.asarray(expit(v[0] * t + v[1:, None]))
+
+    def gradient(v: _Floats, weight: _Floats) -> _Floats:
+        wrong = weight * (hits - chances(v) * n)
+        found = np.append((wrong * t).sum() - (v[0] - 1) / 0.16, wrong.sum(1) - v[1:] / 4)
+        if k is not None:
+            found[1:] = k - v[1:]
+        return found
+
+    weight = masses
+    for _ in range(2):
+        p = chances(at)
+        known = masses * n.sum(1)[:, None] * p * (1 - p)
+        weight = known / (sd**2 * (p * p + (1 - p) ** 2) + known)
+        at = root(lambda v, weight=weight: gradient(v, weight), at, tol=1e-13).x
+    c = weight * np.maximum(n, 0) * chances(at) * (1 - chances(at))
+    H = np.diag(np.append((c * t * t).sum() + 1 / 0.16, c.sum(1) + 1 / 4))
+    H[0, 1:] = H[1:, 0] = (c * t).sum(1)
+    return float(max(at[0], 0.05)), at[1:], at[1:] ** 2 / np.diag(np.linalg.inv(H))[1:]

@@ -83,6 +83,7 @@ class Entries(Mapping[str, Protocol]):
 
 PROTOCOLS = Entries("masquerade_protocols", {
     "dp-whitened": "dp_whitened.entry:DP_WHITENED",
+    "dp-glm": "dp_glm.entry:DP_GLM",
     "dp-gd": "dp_gd.entry:DP_GD",
     "local-aggregation": "local_aggregation.entry:LOCAL_AGGREGATION",
     "psgd": "psgd.entry:PSGD",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from masquerade.exports.provenance import Provenance
 from masquerade.faulty_records import BadRecord, BadRecords, bad_records
 from masquerade_core.bounded import json_of, read_text
+from masquerade_core.coefficients import LEVEL, Coefficients
 from masquerade_core.data.schema import Column, Encoder, lacks_column
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
@@ -18,6 +20,8 @@ from masquerade_core.lazy_scipy import logsumexp
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import scores_of
 from masquerade_core.saved_model import SavedModel, model_from_json
+from masquerade_core.study import Feature
+from masquerade_core.words import listed
 
 __all__ = ["LoadedModel", "OnError", "Prediction", "load_model", "predict"]
 
@@ -39,10 +43,10 @@ class Prediction:
     ----------
     labels : ndarray of int, shape (n,)
         +1 or -1; if the study names classes, positions in ``names``. A record that was skipped has 0; with named
-        classes, -1.
+        classes, -1. Where the label is a number, all are 0.
     margins : ndarray, shape (n, C) or (n,)
         w.x for each named class. Without named classes one w.x: the larger, the surer is the positive label. A record
-        that was skipped has NaN.
+        that was skipped has NaN. Where the label is a number, its estimate in the label's own units.
     model : SavedModel
     bad : tuple of BadRecord
         The records that were skipped, with the reasons.
@@ -50,6 +54,12 @@ class Prediction:
         The cells of the column that was asked for, one for each record.
     id_column : str
         The name of that column.
+    intervals : ndarray or None
+        For each record the limits between which the probability of the positive label lies, shape (n, 2), as the
+        released coefficients tell it; where the label is a number, those of the number that is expected. None where
+        the model has no coefficients, or some of them cannot be told.
+    no_intervals : str
+        Why there are none although the model has coefficients, as a clause.
     """
 
     labels: NDArray[np.intp]
@@ -58,11 +68,15 @@ class Prediction:
     bad: tuple[BadRecord, ...] = ()
     ids: Sequence[Any] | None = None
     id_column: str = ""
+    intervals: NDArray[np.float64] | None = None
+    no_intervals: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The classes as the study names them; else the positive label and "not" it."""
+        """The classes as the study names them; else the positive label and "not" it; none where it is a number."""
         label = self.model.label
+        if label.number is not None:
+            return ()
         return label.classes or (str(label.positive), f"not {label.positive}")
 
     @property
@@ -71,7 +85,7 @@ class Prediction:
 
         None for another loss than the logistic one, whose margins are no probabilities.
         """
-        if self.model.loss != LOGISTIC.name:
+        if self.model.loss != LOGISTIC.name or self.model.label.number is not None:
             return None
         if self.margins.ndim == 1:
             return 0.5 * (1 + np.tanh(self.margins / 2))
@@ -92,10 +106,14 @@ class Prediction:
         probabilities = self.probabilities
         if probabilities is not None:
             return "probability", probabilities
+        if self.model.label.number is not None:
+            return "estimate", self.margins
         return "margin", self.margins if self.margins.ndim == 1 else self.margins.max(axis=1)
 
     def words(self) -> list[str]:
-        """Return each record's label in words; an empty text for a record that was skipped."""
+        """Return each record's label in words, or its estimate; an empty text for a record that was skipped."""
+        if self.model.label.number is not None:
+            return ["" if np.isnan(value) else f"{value:.6g}" for value in self.margins]
         positions = self.labels if self.model.label.classes is not None else np.where(self.labels > 0, 0, 1)
         words = [self.names[i] for i in positions]
         for record in self.bad:
@@ -186,13 +204,62 @@ def predict(
     classes = saved.label.classes
     margins = scores_of(saved, X, None if classes is None else len(classes))
     labels = np.where(margins > saved.threshold, 1, -1) if classes is None else margins.argmax(axis=1)
+    if (number := saved.label.number) is not None:
+        labels, margins = np.zeros(len(margins), dtype=np.intp), _own(number, margins)
+    intervals, why = _intervals(saved, X, margins)
     if bad:
         good = np.setdiff1d(np.arange(table.n), [record.row for record in bad])
         some, margins = margins, np.full((table.n, *margins.shape[1:]), np.nan)
         margins[good] = some
         known, labels = labels, np.full(table.n, 0 if classes is None else -1, dtype=np.intp)
         labels[good] = known
-    return Prediction(labels, margins, saved, bad, None if ids is None else list(table.columns[ids]), ids or "")
+        if intervals is not None:
+            limits, intervals = intervals, np.full((table.n, 2), np.nan)
+            intervals[good] = limits
+    passed = None if ids is None else list(table.columns[ids])
+    return Prediction(labels, margins, saved, bad, passed, ids or "", intervals, why)
+
+
+_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+
+
+def _own(f: Feature, u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers of [-1, 1] in their column's own units."""
+    low, high = float(f.min or 0), float(f.max or 0)
+    return low + (u + 1) / 2 * (high - low)
+
+
+def _intervals(
+    model: SavedModel, X: NDArray[np.float64], scores: NDArray[np.float64]
+) -> tuple[NDArray[np.float64] | None, str]:
+    """Return the limits for each record, or None and the reason.
+
+    The score of a record x is linear in the coefficients, so its variance is a' C a with a = (1, x) and C their
+    covariance (the delta method). The logistic function grows, so it maps the limits of a score to those of the
+    probability.
+    """
+    found = model.coefficients
+    if found is None:
+        return None, ""
+    if hidden := [row.name for row in found.rows if not row.told]:
+        return None, _hidden(found, hidden)
+    columns = [np.ones(len(X)), *X.T]
+    place = 1
+    for f in model.encoder.features:
+        if not f.reference:
+            columns[place] = _own(f, X[:, place - 1])
+        place += len(f.covariates)
+    a = np.stack(columns, axis=1)
+    variance = np.einsum("ij,jk,ik->i", a, np.array(found.covariance), a)
+    reach = _Z * np.sqrt(np.maximum(variance, 0.0))
+    limits = np.stack([scores - reach, scores + reach], axis=1)
+    return (0.5 * (1 + np.tanh(limits / 2)) if found.family == "logistic" else limits), ""
+
+
+def _hidden(found: Coefficients, names: Sequence[str]) -> str:
+    if found.refused:
+        return found.refused
+    return f"{listed(names)} cannot be told, so how sure a probability is cannot be told either"
 
 
 @dataclass(frozen=True)

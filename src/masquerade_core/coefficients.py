@@ -3,6 +3,8 @@
 A coefficient that cannot be told has a reason and no number: a number that noise has made would be read all the same.
 """
 
+import csv
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,15 +13,19 @@ from typing import Any, Literal, Self, get_args
 from masquerade_core.errors import BadInput
 from masquerade_core.study import INTERCEPT
 
-__all__ = ["LEVEL", "Coefficient", "Coefficients", "Family"]
+__all__ = ["AT_MEANS", "LEVEL", "Coefficient", "Coefficients", "Family"]
 
 LEVEL = 0.95
 """How often an interval covers the coefficient that it is for."""
+
+AT_MEANS = "(intercept at the means)"
+"""The name of the last line of ``estimates.csv``: the intercept for all columns at their means."""
 
 Family = Literal["logistic", "linear"]
 """The model: a binary label's log-odds, or a number, as a linear function of the columns."""
 
 _NUMBERS = ("estimate", "se", "low", "high", "privacy_share")
+_ODDS = ("odds", "odds_low", "odds_high")
 _HINT = "use the model.json that the run wrote to its directory"
 
 
@@ -104,7 +110,7 @@ class Coefficients:
     at_means : Coefficient
         The intercept for all columns at their means.
     means : tuple of float
-        These means, each in its column's own units, with noise.
+        These means, each in its column's own units, with noise. Empty where no sum was opened.
     covariance : tuple of tuple of float
         The covariance matrix of the rows that can be told, in their order.
     weighted_down : float
@@ -157,6 +163,21 @@ class Coefficients:
             "weak": self.weak,
         }
 
+    def to_csv(self) -> str:
+        """Return ``estimates.csv``: a line for each coefficient, with empty cells where it cannot be told.
+
+        Each number is the shortest text that reads back as it.
+        """
+        logistic = self.family == "logistic"
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["name", "told", *_NUMBERS, *(_ODDS if logistic else ()), "reason"])
+        for name, row in (*((row.name, row) for row in self.rows), (AT_MEANS, self.at_means)):
+            numbers = [getattr(row, key) for key in (*_NUMBERS, *(_ODDS if logistic else ()))]
+            cells = ["" if number is None else repr(number) for number in numbers]
+            writer.writerow([name, "yes" if row.told else "no", *cells, row.reason])
+        return file.getvalue()
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any], covariates: tuple[str, ...]) -> Self:
         """Read what :meth:`to_json` wrote.
@@ -179,7 +200,7 @@ class Coefficients:
                 "the coefficients in the model file do not have the form that this program writes", _HINT
             ) from error
         names = tuple(row.name for row in read.rows)
-        if names != (INTERCEPT, *covariates) or len(read.means) != len(covariates):
+        if names != (INTERCEPT, *covariates) or len(read.means) not in {0, len(covariates)}:
             raise BadInput("the model file has coefficients of other columns than its encoder", _HINT)
         told = len(read.told)
         if len(read.covariance) != told or any(len(row) != told for row in read.covariance):

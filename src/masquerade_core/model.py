@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from masquerade_core.learning.evaluation import Evaluation
 
 __all__ = [
+    "ESTIMATES",
     "FEATURES",
     "KIND",
     "STATISTICS",
@@ -68,6 +69,9 @@ def is_one_answer(counts: NDArray[np.int64]) -> bool:
 
 
 # --- Model -----------------------------------------------------------------------
+
+ESTIMATES = "estimates.csv"
+"""The coefficients of a regression, for spreadsheets and statistics programs; ``model.json`` has them as well."""
 
 STATISTICS = "statistics.json"
 FEATURES = "features.toml"
@@ -186,9 +190,10 @@ class Model:
     published: Published | None = None
     coefficients: "Coefficients | None" = None
 
-    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
-        """Return the file that publishes the classifier."""
-        return {"model.json": model_to_json(self, study, run)}
+    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any] | str]:
+        """Return the files that publish the classifier, and the coefficients where it has some."""
+        estimates = {} if self.coefficients is None else {ESTIMATES: self.coefficients.to_csv()}
+        return {"model.json": model_to_json(self, study, run), **estimates}
 
 
 def scores_of(model: Scoring, X: NDArray[np.float64], classes: int | None) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from masquerade_core.learning.classifiers import named
 from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature
 from masquerade_protocols import PROTOCOLS
+from tests.coefficient_helpers import regression
 from tests.export_helpers import model_of, records_for
 from tests.extras.exported import by_onnx
 from tests.face_helpers import STATEMENT_FIELDS, Shell, records, small_study, split_csv, write_csv
@@ -441,3 +443,25 @@ def test_what_simulate_left_is_labelled_alike_from_every_form(shell: Shell, run:
     assert {answer.code for answer in shown.values()} == {0}
     assert len({answer.out for answer in shown.values()}) == 1
     assert all(WATERMARK in answer.err for answer in shown.values())
+
+
+@pytest.mark.parametrize("family", ["logistic", "linear"])
+@pytest.mark.parametrize("rule", ["clamp", "refuse"])
+def test_a_regression_answers_alike_as_onnx_and_is_read_back(tmp_path: Path, family: Any, rule: Any) -> None:
+    model = regression(family=family)
+    model = replace(model, encoder=replace(model.encoder, out_of_bounds=rule))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(to_onnx(model, Provenance.of(model)))
+    columns = records_for(model.encoder, 200)
+    found, wanted = by_onnx(model, columns), predict(model, columns)
+    if family == "linear":
+        assert np.allclose(found["estimate"][:, 0], wanted.margins)
+    else:
+        assert wanted.probabilities is not None
+        assert np.allclose(found["probabilities"][:, 1], wanted.probabilities)
+    read = load_model(path)
+    assert (read.coefficients, read.encoder) == (model.coefficients, model.encoder)
+    again = predict(read, columns).intervals
+    assert again is not None
+    assert wanted.intervals is not None
+    assert np.allclose(again, wanted.intervals)

@@ -10,22 +10,24 @@ stands for this class and -1 for every other.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import erf, log, log2, sqrt
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.model import Published
-from masquerade_protocols.dp_whitened.public import Plan
+from masquerade_protocols.dp_whitened.public import NODES, Plan
 
 __all__ = [
     "Centre",
     "Labels",
     "Point",
+    "Scorer",
     "class_shares",
     "classifier",
     "first_centre",
+    "recalibrated",
     "second_centre",
     "step",
     "whitened",
@@ -34,10 +36,19 @@ __all__ = [
 _Floats = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)  # Gauss-Hermite: means over a standard normal variable
+_TINY = float(np.finfo(np.float64).tiny)
 _LEAST_RADIUS = 2.0**-10  # of R, so that nothing is divided by zero where all records are equal
 _LEAST_EDGE = 1e-6  # of E: the entries of A stay below 1,200
 _LEAST_GAP = 2.0**-20  # between the two largest eigenvalues, where the largest is treated in a way of its own
 _LEAST_CURVATURE = 0.03  # of w
+_SHORTEST = 6  # a distance counts as R 2^-6 or more
+_PLACES = np.array([-4, -2, -1, -0.5, 0, 0.5, 1, 2, 4])  # of the nodes, in sds of the score from its middle
+_MASSES = np.diff([0.0, *(0.5 + 0.5 * erf(x / sqrt(2)) for x in (_PLACES[1:] + _PLACES[:-1]) / 2), 1.0])
+_SLOPE_SD, _OFFSET_SD = 0.4, 2.0  # of what is thought of a and of k beforehand
+_LEAST_SLOPE = 0.05
+_LEAST_SPREAD = 2.0**-10  # of scores, between the nodes
+_MANY_TOLD = 400  # N mu sqrt(h/K) from which an offset is believed as soon as it stands out of the noise
+_TURNS = 150  # of Newton's method, which stands still after some six
 
 
 @dataclass(frozen=True)
@@ -84,10 +95,22 @@ class Centre:
 
     def normalized(self, u: _Floats) -> _Floats:
         """Return z = cut(u - m, R)/R for each row u."""
-        z = (u - self.m) / self.R
+        z = self.uncut(u)
         norms = np.sqrt((z * z).sum(axis=1))
         rows: _Floats = z / np.maximum(norms, 1.0)[:, None]
         return rows
+
+    def uncut(self, u: _Floats) -> _Floats:
+        """Return (u - m)/R for each row u."""
+        rows: _Floats = (u - self.m) / self.R
+        return rows
+
+    def halvings(self, u: _Floats) -> _Floats:
+        """Return how often R must be halved to be |u - m|, for each row u: a number from 0 to 6, as (it - 3)/6."""
+        z = self.uncut(u)
+        lengths = np.clip(np.sqrt((z * z).sum(axis=1)), 2.0**-_SHORTEST, 1.0)
+        numbers: _Floats = -np.log2(lengths) / _SHORTEST - 0.5
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -197,7 +220,10 @@ def first_centre(plan: Plan, opened: _Floats) -> Centre:
     m, D = opened[:d], d * t * t
     n = float(m @ m)
     k = max(0.0, 1 - D / n) if n > 0 else 0.0  # James and Stein
-    R = min(1.0, sqrt(max(0.0, 1 - max(0.0, n - D)) + k * D))  # the mean of |u - m|^2 is at most 1 - |mean of u|^2
+    squared = max(0.0, 1 - max(0.0, n - D)) + k * D  # the mean of |u - m|^2 is at most 1 - |mean of u|^2
+    if plan.plenty:
+        squared += 2.5 * 2 * k * sqrt(n) * t  # 2.5 standard deviations: the next sum measures a distance within R
+    R = min(1.0, sqrt(squared))
     size = _label_size(plan)
     return Centre(k * m, max(R, _LEAST_RADIUS), _shrunk(opened[d:] / size, t / size, 0.9), centred=True)
 
@@ -210,11 +236,58 @@ def class_shares(plan: Plan, opened: _Floats) -> Published:
 
 
 def second_centre(plan: Plan, first: Centre, opened: _Floats) -> Centre:
-    """Step A2: a better m and R from the noisy sum of cut(u - m, R)/R; ``opened`` has shape (d,)."""
-    t = first.R * plan.noise_sd(plan.second_mean)
-    m, D = first.m + first.R * opened, plan.study.d * t * t
-    R = min(first.R, sqrt(max(0.0, 1 - max(0.0, float(m @ m) - D)) + D))
+    """Step A2: a better m and R from the noisy sum of cut(u - m, R)/R; ``opened`` has shape (d,).
+
+    Where there is plenty to go by, it has one number more: the mean of :meth:`Centre.halvings`.
+    """
+    d, sd = plan.study.d, plan.noise_sd(plan.second_mean)
+    t = first.R * sd
+    moved = first.R * opened[:d]
+    m, D = first.m + moved, d * t * t
+    R = sqrt(max(0.0, 1 - max(0.0, float(m @ m) - D)) + D)
+    if plan.plenty:
+        R = _radius(
+            first.R,
+            opened[d] * _distance_scale(plan),
+            float(moved @ moved) - D,
+            D,
+            R,
+            su=sqrt(float(m @ m)) * t,
+            sh=sd * _distance_scale(plan),
+        )
+    R = min(first.R if not plan.plenty else 1.0, R)
     return Centre(m, max(R, _LEAST_RADIUS), first.yb, centred=True)
+
+
+def _distance_scale(plan: Plan) -> float:
+    """Return what the mean of halvings is opened in, as halvings."""
+    B = plan.second_mean
+    return _SHORTEST * B / (2 * (B // 2))
+
+
+def _radius(first: float, mean: float, moved: float, D: float, upper: float, *, su: float, sh: float) -> float:
+    """Return R from two measures of it, each counted by its noise: both as logarithms to base 2.
+
+    Parameters
+    ----------
+    first : float
+        The R that the second sum was made with.
+    mean : float
+        The mean number of halvings, less 3.
+    moved : float
+        The squared distance between the two centres, without the noise's part.
+    D : float
+        The noise's part in a squared length.
+    upper : float
+        The radius by the bound 1 - |m|^2.
+    su, sh : float
+        The sds of the noise: of |m|^2/2, and of the mean number of halvings.
+    """
+    near = first**2 * 4.0 ** -(mean + 0.5 * _SHORTEST)
+    lower = sqrt(max(near - moved, near / 16) + D)
+    su = su / (upper**2 * log(2))
+    weight = su**2 / (su**2 + sh**2)
+    return float(2.0 ** (weight * log2(lower) + (1 - weight) * log2(upper)))
 
 
 # --- B and C. Second moments, ridge, a first classifier ---------------------------------
@@ -250,16 +323,18 @@ def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None 
     den = (l[:, None] * c**2)[inner].sum(axis=0) + 1e-12
     al = np.clip((sure - (size if centre.centred else 0)) / den, 1, 3)  # undoes the shrinkage
     c[inner] *= al
+    top = sqrt(max(l[-1], E))  # of data that are not centred: nearly all records' coordinate along the mean
     if not centre.centred:
-        c[-1] = g[-1] / max(l[-1], E)
-        ym = np.clip(c[-1] * sqrt(l[-1]), -0.9, 0.9)
+        ym = _shrunk(g[-1] / top, sb / top, 0.9)
     v = 1 - ym**2
-    R2 = np.clip(al * (2 * (sure - 2 * size) - al * den) / v, 0, min(0.85, max(0.6, s / 80)))
+    # Gradients climb easily to a larger scale, but do not come down from one that is too large.
+    limit = min(0.5, s / 80) if len(v) == 1 else min(0.85, max(0.6, s / 80))
+    R2 = np.clip(al * (2 * (sure - 2 * size) - al * den) / v, 0, 0 if plan.weighs else limit)
     c = c / (v / 2 * (1 - R2))  # to the scale of log-odds
-    b0 = np.zeros(len(v))
-    if centre.centred:
-        p = (1 + ym) / 2
-        b0 = np.log(p / (1 - p)) - (1 - 2 * p) / 2 * R2 / (v / 4 * (1 - R2))  # linear discriminant analysis
+    p = (1 + ym) / 2
+    b0 = np.log(p / (1 - p)) - (1 - 2 * p) / 2 * R2 / (v / 4 * (1 - R2))  # linear discriminant analysis
+    if not centre.centred:
+        c[-1], b0 = b0 / top, np.zeros(len(v))
     root = np.sqrt(l + 0.75 * E)
     r = float((l / root**2).sum())
     unsure = not centre.centred and d > 1 and bool(l0[-1] - l0[-2] <= _LEAST_GAP * abs(l0[-1]))
@@ -286,12 +361,14 @@ def _parts(plan: Plan, centre: Centre, opened: _Floats, sd: float) -> tuple[_Flo
 def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     """Step D: from the noisy sum of gradients, in units of C and 1/N, to the next classifier, as one vector."""
     d, m, T, K = plan.study.d, plan.study.outputs, plan.rounds, point.K
-    E = max(plan.noise_sd(plan.moments(centred=point.centred) ** 2) * sqrt(2 * d), _LEAST_EDGE)
-    A2 = point.A @ point.A
-    r = max(0.0, d - 0.75 * E * float(np.trace(A2)))
-    spread = np.sqrt(np.maximum(0.0, (point.th * (point.th - 0.75 * E * (A2 @ point.th))).sum(axis=0)))
+    r, spread = _spread(plan, point)
     p = _logistic(point.b0 + np.outer(_NODES, spread))
-    w = np.maximum(_LEAST_CURVATURE, _WEIGHTS @ (p * (1 - p)) / _WEIGHTS.sum())
+    om = np.ones_like(p)
+    if plan.weighs:  # a record's weight, as in vectors.py, by how far it lies along e
+        longest = np.sqrt(max(r, 1.0) - 1 + (1 + K) * _NODES**2 + K)[:, None]
+        om = np.minimum(1.0, point.C / (np.maximum(p, 1 - p) * longest))
+    w, floor = (_WEIGHTS @ x / _WEIGHTS.sum() for x in (p * (1 - p) * om, om))
+    w = np.maximum(_LEAST_CURVATURE * floor, w)
     nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / T  # of all gradients together
     gain, gain1 = _gains(plan, nu, r, K)
     vectors, h, hb = np.split(point.C * opened, [d * m, d * m + m])
@@ -303,6 +380,15 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     if point.centred:
         b0 = np.clip(b0 - gain1 * hb / sqrt(K) / w, -6, 6)
     return np.append(th, b0)
+
+
+def _spread(plan: Plan, point: Point) -> tuple[float, _Floats]:
+    """Return how many directions are no noise, and the sd of the scores of each output."""
+    d = plan.study.d
+    E = max(plan.noise_sd(plan.moments(centred=point.centred) ** 2) * sqrt(2 * d), _LEAST_EDGE)
+    A2 = point.A @ point.A
+    r = max(0.0, d - 0.75 * E * float(np.trace(A2)))
+    return r, np.sqrt(np.maximum(0.0, (point.th * (point.th - 0.75 * E * (A2 @ point.th))).sum(axis=0)))
 
 
 def _gains(plan: Plan, nu: _Floats, r: float, K: float) -> tuple[_Floats, _Floats]:
@@ -318,14 +404,131 @@ def _gains(plan: Plan, nu: _Floats, r: float, K: float) -> tuple[_Floats, _Float
     return 1 - (nu / (V0 + nu)) ** power, 1 - (nu / (K + nu)) ** power
 
 
-def classifier(centre: Centre, point: Point, iterates: Sequence[_Floats]) -> _Floats:
-    """Return the released classifier, (d + 1) outputs numbers: for each output the weights on u; then the offsets.
+def classifier(plan: Plan, centre: Centre, point: Point, iterates: Sequence[_Floats]) -> _Floats:
+    """Return the classifier, (d + 1) outputs numbers, and a grid for its scores: :class:`Scorer` reads them.
 
-    It is the mean of the last T/2 iterates, or the first classifier where there are no gradients.
+    It is the mean of the last T/2 iterates.
     """
-    last = point.at(np.mean(iterates[-(len(iterates) // 2) :], axis=0)) if iterates else point
+    last = point.at(np.mean(iterates[-(len(iterates) // 2) :], axis=0))
     w = point.A @ last.th / centre.R
-    return np.append(w.T, last.b0 - centre.m @ w)
+    middle, spread = _log_odds(last.b0[None, :])[0], _spread(plan, last)[1]
+    if plan.study.outputs > 1:
+        spread = spread * sqrt(2)  # of a difference
+    return Scorer(w, last.b0 - centre.m @ w, middle, np.maximum(spread, _LEAST_SPREAD)).numbers()
+
+
+# --- E. Slope and offset ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A classifier of records u, and a grid for its scores.
+
+    Parameters
+    ----------
+    w : ndarray, shape (d, outputs)
+    b : ndarray, shape (outputs,)
+        A score is u.w + b.
+    middle, spread : ndarray, shape (outputs,)
+        The nodes lie around ``middle``, in units of ``spread``.
+    """
+
+    w: _Floats
+    b: _Floats
+    middle: _Floats
+    spread: _Floats
+
+    def numbers(self) -> _Floats:
+        """Return what the others must know: weights on u for each output, offsets, and the grid."""
+        return np.concatenate([self.w.T.ravel(), self.b, self.middle, self.spread])
+
+    @classmethod
+    def of(cls, numbers: _Floats, d: int, outputs: int) -> Self:
+        """Read what :meth:`numbers` returns."""
+        w, b, middle, spread = np.split(numbers, np.cumsum([d * outputs, outputs, outputs]))
+        return cls(w.reshape(outputs, d).T, b, middle, np.maximum(spread, _LEAST_SPREAD))
+
+    def log_odds(self, u: _Floats) -> _Floats:
+        """Return for each row u the log-odds of each output; with one output, that is the score."""
+        return _log_odds(u @ self.w + self.b)
+
+    @property
+    def nodes(self) -> _Floats:
+        """The places at which log-odds are counted, shape (nodes, outputs)."""
+        places: _Floats = self.middle + np.outer(_PLACES, self.spread)
+        return places
+
+    def released(self) -> _Floats:
+        """Return the released classifier: for each output the weights on u; then the offsets."""
+        return np.append(self.w.T, self.b)
+
+
+def recalibrated(plan: Plan, scorer: Scorer, opened: _Floats) -> _Floats:
+    """Step E: from noisy counts, in units of B and 1/N, the released classifier (a w, a b + k) as one vector.
+
+    A record counts at the two nodes around its log-odds t, under its label. Of the records at a node, a fraction of
+    1/(1 + exp(-(a t + k))) should have the label +1. a and k make the counts fit best, with their noise.
+    """
+    m = plan.study.outputs
+    scale = plan.N * sqrt(m)
+    counts, sd = opened.reshape(m, 2, NODES) * scale, plan.noise_sd(plan.counts) * scale
+    counts = counts + (plan.N - counts.sum(axis=(1, 2), keepdims=True)) / (2 * NODES)
+    t = scorer.nodes.T
+    a, k, z2 = _fitted(t, counts, sd)
+    sure = 4 * (1 + log(m)) * max(1.0, (_MANY_TOLD / float(plan.told)) ** 2)  # one of m offsets stands out by chance
+    kept = np.maximum(0.0, 1 - sure / np.maximum(z2, _TINY))
+    a, k, _ = _fitted(t, counts, sd, kept * k)
+    return replace(scorer, w=a * scorer.w, b=a * scorer.b + k).released()
+
+
+def _fitted(t: _Floats, counts: _Floats, sd: float, k: _Floats | None = None) -> tuple[float, _Floats, _Floats]:
+    """Fit a slope a, and offsets k unless they are given; returns a, k, and (k over its sd)^2.
+
+    A node's hits are the noisy number of its records with the label +1, and n that of all its records. Its weight is
+    the part of the variance of (hits - p n) that is not noise: so a node counts as much as it tells. The weight takes
+    n as it is for scores with a normal law: noise in the weights, too, would flatten the slope.
+
+    Parameters
+    ----------
+    t : ndarray, shape (outputs, nodes)
+    counts : ndarray, shape (outputs, 2, nodes)
+        Of the label +1, and of the other.
+    sd : float
+        Of a count.
+    k : ndarray, shape (outputs,), optional
+    """
+    hits, n = counts[:, 0], counts.sum(axis=1)
+    expected = n.sum(axis=1, keepdims=True) * _MASSES
+    size, free = len(t), k is None
+    J = np.zeros((1 + size, *t.shape))  # of a t + k, by a and each k
+    J[0] = t
+    J[range(1, 1 + size), range(size)] = free
+    prior = np.append(_SLOPE_SD, np.full(size, _OFFSET_SD)) ** -2.0
+    middle = np.append(1.0, np.zeros(size) if k is None else k)
+    found, H = middle, np.diag(prior)
+    for _ in range(2):  # with the weights of a = 1, and with those of what was found
+        p = _logistic(np.tensordot(found, J, 1) + (0 if free else middle[1:, None]))
+        told = expected * np.maximum(p * (1 - p), 1e-12)
+        weight = told / (sd**2 * ((1 - p) ** 2 + p**2) + told + _TINY)
+        for _ in range(_TURNS):
+            p = _logistic(np.tensordot(found, J, 1) + (0 if free else middle[1:, None]))
+            g = np.einsum("aoj,oj->a", J, weight * (hits - p * n)) - prior * (found - middle)
+            curvature = weight * np.maximum(n, 0) * p * (1 - p)  # n may be below 0; then the steps are shorter
+            H = np.einsum("aoj,oj,boj->ab", J, curvature, J) + np.diag(prior)
+            step = np.linalg.solve(H, g)
+            found = found + step / (1 + float(np.abs(np.tensordot(step, J, 1)).max()))
+    return float(max(found[0], _LEAST_SLOPE)), found[1:], found[1:] ** 2 / np.diag(np.linalg.inv(H))[1:]
+
+
+def _log_odds(scores: _Floats) -> _Floats:
+    """Return the log-odds of each output against all others, of each row by itself."""
+    if scores.shape[1] == 1:
+        return scores
+    scores = scores - scores.max(axis=1, keepdims=True)
+    powers = np.exp(scores)
+    others = np.maximum(powers.sum(axis=1, keepdims=True) - powers, _TINY)
+    odds: _Floats = scores - np.log(others)
+    return odds
 
 
 def _logistic(x: _Floats) -> _Floats:

@@ -30,6 +30,7 @@ from masquerade_protocols.blocks.releases import Price, price_of
 __all__ = [
     "MOST_COORDINATES",
     "MOST_ROUNDS",
+    "NODES",
     "OFF_DIAGONAL",
     "PIECE",
     "SIGMA",
@@ -53,6 +54,12 @@ _LONGEST_FACTOR = 1 << 18
 
 _STRENGTH_BITS = 10  # fraction bits of s
 
+NODES = 9
+"""How many places a score is counted at, by the last sum."""
+
+_COUNTED = Fraction(1, 50)  # of mu^2, for the last sum
+_MANY = 200  # N mu sqrt(h/K) from which the last sum is worth its part
+
 
 class Parameters(BaseModel):
     """The study's ``[protocol]`` section: there is nothing to choose."""
@@ -74,6 +81,17 @@ class Plan(SumsPlan):
         return Fraction(max(1, isqrt(int(squared * (1 << 2 * _STRENGTH_BITS)))), 1 << _STRENGTH_BITS)
 
     @property
+    def told(self) -> Fraction:
+        """N mu sqrt(h/K): how much there is to go by in one number. Rounded as the strength is."""
+        squared = self.N**2 * squared_mu(self.study) * Fraction(self.study.honest, self.study.K)
+        return Fraction(isqrt(int(squared * (1 << 2 * _STRENGTH_BITS))), 1 << _STRENGTH_BITS)
+
+    @property
+    def recalibrates(self) -> bool:
+        """Whether a last sum counts scores: where the noise leaves enough of two numbers, slope and offset."""
+        return self.told >= _MANY
+
+    @property
     def rounds(self) -> int:
         """T, the number of noisy gradients."""
         return MOST_ROUNDS if self.plenty else 4
@@ -84,30 +102,37 @@ class Plan(SumsPlan):
         return self.strength >= 200  # noqa: PLR2004
 
     @property
-    def parts(self) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """The parts of mu^2: of the first mean, of the sum after it, of the second moments, and of all gradients.
+    def weighs(self) -> bool:
+        """Whether gradients are weighted: with two classes, and where there is plenty to go by."""
+        return self.plenty and self.study.outputs == 1
+
+    @property
+    def parts(self) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
+        """The parts of mu^2: of the first mean, the sum after it, the second moments, all gradients, and the counts.
 
         They grow with s from where such sums begin to pay; the first two shrink again where they need little.
         """
-        s = self.strength
+        s, counts = self.strength, _COUNTED * self.recalibrates
         means = Fraction(0)
         if s > 10:  # noqa: PLR2004
             means = min(Fraction(1, 5), (s - 10) / 20, max(Fraction(1, 50), 500 / s**2))
         gradients = Fraction(55, 100) * s / (s + 5)
-        return means / 3, 2 * means / 3, 1 - means - gradients, gradients
+        others = (means / 3, 2 * means / 3, 1 - means - gradients, gradients)
+        first, second, moments, all_gradients = (part * (1 - counts) for part in others)
+        return first, second, moments, all_gradients, counts
 
     def price_of(self, label: str) -> Price:
         """Return what one sum costs: its part of mu^2, without what is paid ahead for retries."""
-        first, second, moments, gradients = self.parts
+        first, second, moments, gradients, counts = self.parts
         named = {"first mean": first, "second mean": second, "labels": second, "second moments": moments}
-        part = named.get(label, gradients / self.rounds)
+        part = (named | {"score counts": counts}).get(label, gradients / self.rounds)
         return price_of(noise_of(self.study), part / charge(self.study.retries, self.dearest))
 
     @property
     def dearest(self) -> Fraction:
         """The largest part of mu^2 that one sum takes: Charlie would have it made again, if the study allows it."""
-        first, second, moments, gradients = self.parts
-        return max(first, second, moments, gradients / self.rounds)
+        first, second, moments, gradients, counts = self.parts
+        return max(first, second, moments, gradients / self.rounds, counts)
 
     def _squared(self, part: Fraction) -> Fraction:
         """Return how far a sum with this part of mu^2 may move, squared. Retries of the dearest sum are paid for."""
@@ -124,13 +149,18 @@ class Plan(SumsPlan):
 
     @property
     def second_mean(self) -> int:
-        """B of the sum after it: the second mean, or labels."""
-        return self._longest(self.parts[1], Fraction(4))
+        """B of the sum after it: the second mean, with a distance where there is plenty to go by; or labels."""
+        return self._longest(self.parts[1], Fraction(4 + self.plenty))
 
     @property
     def gradient(self) -> int:
         """B of a gradient."""
         return self._longest(self.parts[3] / self.rounds, Fraction(4))
+
+    @property
+    def counts(self) -> int:
+        """B of the counts of scores: one record in place of another moves them by at most sqrt(2) B."""
+        return self._longest(self.parts[4], Fraction(2))
 
     def moments(self, *, centred: bool) -> int:
         """Return B of the second moments, whose contributions are products: a replaced record moves them by 5 B^4."""
@@ -157,9 +187,10 @@ class Plan(SumsPlan):
         Where the first sums decide whether data are centred, it is taken that they are.
         """
         d, m, centred = self.study.d, self.study.outputs, self.looks_for_centre
-        sums = [(d + m, self.first_mean), (d, self.second_mean)] if centred else []
+        sums = [(d + m, self.first_mean), (d + self.plenty, self.second_mean)] if centred else []
         sums.append((moments_length(d, m, centred=centred), self.moments(centred=centred) ** 2))
         sums += [(gradient_length(d, m, centred=centred), self.gradient)] * self.rounds
+        sums += [(counts_length(m), self.counts)] if self.recalibrates else []
         yield from (layout.count for sum_ in sums for layout, _ in self.pieces(*sum_))
 
 
@@ -173,16 +204,21 @@ def gradient_length(d: int, m: int, *, centred: bool) -> int:
     return d * m + m + m * centred
 
 
+def counts_length(m: int) -> int:
+    """Return the length of the sum of counts: for each output, those of each label at each node."""
+    return 2 * NODES * m
+
+
 def most_numbers(d: int, m: int) -> int:
     """Return how many numbers all sums of a run have together, at most: so much noise is drawn."""
     moments, gradient = moments_length(d, m, centred=True), gradient_length(d, m, centred=True)
-    return (d + m) + d * m + moments + MOST_ROUNDS * gradient
+    return (d + m) + max(d + 1, d * m) + moments + MOST_ROUNDS * gradient + counts_length(m)
 
 
 def lengths(study: Study) -> set[int]:
     """Return how many numbers a message of a run may have: of means, labels, second moments or gradients, cut up."""
     d, m = study.d, study.outputs
-    whole = [d, m, d + m, d * m]
+    whole = [d, d + 1, m, d + m, d * m, counts_length(m)]
     whole += [
         length(d, m, centred=centred) for length in (moments_length, gradient_length) for centred in (True, False)
     ]
@@ -196,7 +232,14 @@ def numbers_drawn(d: int, m: int, retries: int = 0) -> tuple[int, int]:
     """
     pairs = d * (d - 1) // 2
     others = most_numbers(d, m) - pairs
-    longest = max(d + m, d * m, moments_length(d, m, centred=True) - pairs, gradient_length(d, m, centred=True))
+    longest = max(
+        d + m,
+        d + 1,
+        d * m,
+        counts_length(m),
+        moments_length(d, m, centred=True) - pairs,
+        gradient_length(d, m, centred=True),
+    )
     return pairs + retries * min(pairs, PIECE), others + retries * min(longest, PIECE)
 
 
@@ -216,5 +259,5 @@ def check(study: Study) -> None:
         )
     check_budget(study)
     plan = Plan(study, study.most_records)
-    largest = max(plan.first_mean, plan.second_mean, plan.moments(centred=False) ** 2)
+    largest = max(plan.first_mean, plan.second_mean, plan.counts, plan.moments(centred=False) ** 2)
     check_slots(study, plan.layout(1, largest), "a sum", "a smaller epsilon", "fewer parties")

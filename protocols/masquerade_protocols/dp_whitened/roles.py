@@ -18,7 +18,9 @@ In a *secure sum* Charlie adds up what all parties send, and reads nothing but t
       |<--- PublicNumbers: A, L, K, th, b0 -------------------------------|   4 d (d + 1) + 8 (d + 3)
       |     4. T secure sums: noisy gradients at (th, b0)                 |
       |<--- PublicNumbers: th, b0 ----------------------------------------|   8 (d + 1), after each
-      |<--- PublicNumbers: the classifier --------------------------------|   8 (d + 1)
+      |<--- PublicNumbers: the classifier, and a grid for its scores -----|   8 (d + 3)
+      |     5. one secure sum: noisy counts of scores, by label            |
+      |<--- PublicNumbers: the classifier, with slope and offset ---------|   8 (d + 1)
 
 0. A share is discrete Gaussian, with a standard deviation that is a constant. So it can be drawn before N is known.
 2. m estimates the mean of all records, and R the radius around it. z = cut(u - m, R)/R is a record from then on; cut
@@ -26,7 +28,9 @@ In a *secure sum* Charlie adds up what all parties send, and reads nothing but t
 3. The second moments of z give its covariance, without the noise's part. A = V diag(1/sqrt(lp)) V' whitens: x = A z has
    nearly the same spread in every direction that is not noise. Second moments and labels give a first classifier th, b0
    by ridge regression.
-4. A record's gradient at (th, b0) is cut to a length C and rounded. T is 4 or 8.
+4. A record's gradient at (th, b0) is weighted or cut to a length C and rounded. T is 4 or 8.
+5. Scores become log-odds, as :func:`~masquerade_protocols.dp_whitened.estimates.recalibrated` says. Where there is too
+   little to go by, there is no such step.
 
 With m classes there are m labels, and as many columns of th.
 
@@ -56,9 +60,11 @@ from masquerade_protocols.dp_whitened.estimates import (
     Centre,
     Labels,
     Point,
+    Scorer,
     class_shares,
     classifier,
     first_centre,
+    recalibrated,
     second_centre,
     step,
     whitened,
@@ -67,11 +73,19 @@ from masquerade_protocols.dp_whitened.public import (
     Parameters,
     Plan,
     check,
+    counts_length,
     gradient_length,
     moments_length,
     numbers_drawn,
 )
-from masquerade_protocols.dp_whitened.vectors import gradient_sum, labels_sum, mean_sum, moments_sum, shift_sum
+from masquerade_protocols.dp_whitened.vectors import (
+    counts_sum,
+    gradient_sum,
+    labels_sum,
+    mean_sum,
+    moments_sum,
+    shift_sum,
+)
 
 __all__ = ["Parameters", "Side", "charlie", "check", "draw_noise", "learn", "party"]
 
@@ -94,7 +108,8 @@ async def learn(side: Side, plan: Plan) -> Model:
         first = Centre.of(await side.agree(first_centre(plan, opened).numbers()), d)
         B = plan.second_mean
         if plan.centres(first.R):
-            opened = await side.total("second mean", d, B, partial(shift_sum, centre=first, B=B))
+            shift = partial(shift_sum, centre=first, B=B, distance=plan.plenty)
+            opened = await side.total("second mean", d + plan.plenty, B, shift)
             centre = Centre.of(await side.agree(second_centre(plan, first, opened).numbers()), d)
         else:
             labels = Labels.of(plan, await side.total("labels", d * m, B, partial(labels_sum, B=B)))
@@ -109,12 +124,18 @@ async def learn(side: Side, plan: Plan) -> Model:
     iterates: list[_Floats] = []
     for t in range(plan.rounds):
         B, length = plan.gradient, gradient_length(d, m, centred=centre.centred)
-        gradient = partial(gradient_sum, centre=centre, point=point, B=B)
+        gradient = partial(gradient_sum, centre=centre, point=point, B=B, weighted=plan.weighs)
         opened = await side.total(f"gradient {t}", length, B, gradient)
         iterates.append(await side.agree(step(plan, point, opened)))
         point = point.at(iterates[-1])
         await side.progress(t + 1, plan.rounds)
-    released = (await side.agree(classifier(centre, point, iterates))).tolist()
+    # 5. Slope and offset, and the classifier.
+    scorer = Scorer.of(await side.agree(classifier(plan, centre, point, iterates)), d, m)
+    released = scorer.released().tolist()
+    if plan.recalibrates:
+        B = plan.counts
+        opened = await side.total("score counts", counts_length(m), B, partial(counts_sum, scorer=scorer, B=B))
+        released = (await side.agree(recalibrated(plan, scorer, opened))).tolist()
     return Model(tuple(released[:-m]), None, offset=tuple(released[-m:]), published=published)
 
 

@@ -13,7 +13,7 @@ def statement(study: Study) -> tuple[Claim, ...]:
     return noisy_sums_statement(
         study,
         noise_of(study),
-        public="All noisy sums are public: the means, the second moments and the gradients. So are the numbers that "
-        "follow from them.",
+        public="All noisy sums are public: the means, the second moments, the gradients and the counts of scores. So "
+        "are the numbers that follow from them.",
         source="docs/privacy/dp-whitened.md: exact composition of Gaussian sums; Balle and Wang 2018, Theorem 8",
     )

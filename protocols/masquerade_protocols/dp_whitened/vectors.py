@@ -30,10 +30,12 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.records import Records
 from masquerade_core.errors import LocalProtocolError
-from masquerade_protocols.dp_whitened.estimates import Centre, Point
+from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer
+from masquerade_protocols.dp_whitened.public import NODES
 
 __all__ = [
     "coded",
+    "counts_sum",
     "cut",
     "gradient_sum",
     "label_unit",
@@ -108,13 +110,16 @@ def _means(u: _Floats, Y: _Floats, B: int) -> _Integers:
     return np.append(on_grid(u, B).sum(axis=0), label_unit(B, Y.shape[1]) * _counted(Y))
 
 
-def shift_sum(data: Records, centre: Centre, B: int) -> _Integers:
-    """Return the sum of cut(u - m, R)/R over all records, shape (d,)."""
-    return _total(data, _shifts, centre=centre, B=B)
+def shift_sum(data: Records, centre: Centre, B: int, *, distance: bool = False) -> _Integers:
+    """Return the sum of cut(u - m, R)/R over all records, shape (d,); with its distance, shape (d + 1,)."""
+    return _total(data, _shifts, centre=centre, B=B, distance=distance)
 
 
-def _shifts(u: _Floats, _Y: _Floats, centre: Centre, B: int) -> _Integers:
-    return _added(on_grid(centre.normalized(u), B))
+def _shifts(u: _Floats, _Y: _Floats, centre: Centre, B: int, *, distance: bool) -> _Integers:
+    found = _added(on_grid(centre.normalized(u), B))
+    if distance:  # an even unit, so that numbers from -1/2 to 1/2 become integers that differ by B at most
+        found = np.append(found, np.rint(2 * (B // 2) * centre.halvings(u)).astype(np.int64).sum())
+    return found
 
 
 def labels_sum(data: Records, B: int) -> _Integers:
@@ -145,21 +150,55 @@ def _moments(u: _Floats, Y: _Floats, centre: Centre, B: int) -> _Integers:
     return np.concatenate([products, matrix.diagonal(), vectors.ravel(), last])
 
 
-def gradient_sum(data: Records, centre: Centre, point: Point, B: int) -> _Integers:
+def gradient_sum(data: Records, centre: Centre, point: Point, B: int, *, weighted: bool = False) -> _Integers:
     """Return the sum of q (x, sqrt(K) x.e, sqrt(K)) over all records, each cut to length C, over C.
 
     x = cut(A z, L). For each output, e = th/|th|, and q is the derivative of the logistic loss, or of the softmax loss,
-    by the score x.th + b0. Data that are not centred have no last numbers. Shape (m d + m,) or (m d + 2 m,).
+    by the score. The score is that of the record as it is, since a model meets records that nobody cuts. Data that are
+    not centred have no last numbers. Shape (m d + m,) or (m d + 2 m,).
+
+    Parameters
+    ----------
+    weighted : bool
+        With two classes alone: whether a record is made shorter by the same factor whatever its label is, namely by
+        that of the longer of its two contributions. So what is cut off does not bend the model. Otherwise each
+        contribution is cut by itself.
     """
-    return _total(data, _gradients, centre=centre, point=point, B=B)
+    return _total(data, _gradients, centre=centre, point=point, B=B, weighted=weighted)
 
 
-def _gradients(u: _Floats, Y: _Floats, centre: Centre, point: Point, B: int) -> _Integers:
+def _gradients(u: _Floats, Y: _Floats, centre: Centre, point: Point, B: int, *, weighted: bool) -> _Integers:
     x = cut(centre.normalized(u) @ point.A, point.L)
-    q = point.probabilities(x @ point.th + point.b0) - (Y + 1) / 2
-    root = sqrt(point.K)
-    parts = [_outer(q, x), root * q * (x @ point.e), root * q]
-    return _added(on_grid(cut(np.column_stack(parts[: 2 + centre.centred]), point.C) / point.C, B))
+    p = point.probabilities(centre.uncut(u) @ point.A @ point.th + point.b0)
+    q, along, root = p - (Y + 1) / 2, x @ point.e, sqrt(point.K)
+    parts = [_outer(q, x), root * q * along, root * q][: 2 + centre.centred]
+    v = np.column_stack(parts) / point.C
+    if weighted:
+        squares = (x * x).sum(axis=1)[:, None] + point.K * (along**2 + centre.centred)
+        v /= np.maximum(1.0, np.maximum(p, 1 - p) * np.sqrt(squares) / point.C)
+    return _added(on_grid(v, B))
+
+
+def counts_sum(data: Records, scorer: Scorer, B: int) -> _Integers:
+    """Return how many records of each label lie at each node of the log-odds, times B/sqrt(m); shape (18 m,).
+
+    A record between two nodes is shared out between them, by how near it is; beyond the nodes it lies at the last one.
+    """
+    return _total(data, _counts, scorer=scorer, B=B)
+
+
+def _counts(u: _Floats, Y: _Floats, scorer: Scorer, B: int) -> _Integers:
+    outputs, whole = Y.shape[1], isqrt(B**2 // Y.shape[1])
+    counts = np.zeros((outputs, 2, NODES), dtype=np.int64)
+    odds, nodes = scorer.log_odds(u), scorer.nodes
+    for o in range(outputs):
+        t = np.clip(odds[:, o], nodes[0, o], nodes[-1, o])
+        left = np.clip(np.searchsorted(nodes[:, o], t, side="right") - 1, 0, NODES - 2)
+        part = np.clip((t - nodes[left, o]) / (nodes[left + 1, o] - nodes[left, o]), 0, 1)
+        upper, label = np.floor(whole * part).astype(np.int64), (Y[:, o] < 0).astype(np.int64)
+        np.add.at(counts[o], (label, left + 1), upper)
+        np.add.at(counts[o], (label, left), whole - upper)
+    return counts.ravel()
 
 
 def label_unit(B: int, outputs: int) -> int:

@@ -59,7 +59,7 @@ class Parameters(BaseModel):
 class Measured(Model):
     """A model with its evaluation, of which the evaluation alone is new."""
 
-    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any]]:
+    def files(self, study: Study, run: bytes) -> dict[str, dict[str, Any] | str]:
         """Return the file that publishes the evaluation."""
         if self.evaluation is None:
             return {}

@@ -45,7 +45,7 @@ def export(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Write a released model as ONNX, as a skops file, or as a model card. Raw records go in, as with 'predict'."""
-    from masquerade.exports.writing import FILES, exported, load_run
+    from masquerade.exports.writing import FILES, exported, forms_of, load_run
     from masquerade_core.errors import BadInput
 
     del output_format
@@ -53,7 +53,7 @@ def export(
     folder = model if model.is_dir() else model.parent
     if to is To.ALL:
         folder = output or folder
-        forms = {form: folder / name for form, name in FILES.items()}
+        forms = {form: folder / FILES[form] for form in forms_of(loaded)}
     else:
         forms = {form: output or folder / name for form, name in FILES.items() if form == to.value}
     for path in forms.values():

@@ -18,7 +18,7 @@ __all__ = ["OnError", "predict"]
 # With these a spreadsheet begins a formula, also where they are as wide as a Chinese character.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_PLURAL = {"probability": "probabilities", "margin": "margins"}
+_PLURAL = {"probability": "probabilities", "margin": "margins", "estimate": "estimates"}
 
 
 class OnError(StrEnum):
@@ -55,6 +55,7 @@ def predict(
     from masquerade.faulty_records import BadRecords, reasons_of
     from masquerade.prediction import load_model
     from masquerade_core.errors import BadInput
+    from masquerade_core.words import counted
 
     del output_format
     loaded = load_model(model)
@@ -70,11 +71,13 @@ def predict(
         except OSError as error:
             raise BadInput(f"{output} cannot be written: {error.strerror}", "choose another file") from error
     counts = {name: words.count(name) for name in prediction.names}
-    meant = {"positive": label.positive} if label.classes is None else {"classes": label.classes}
+    meant = label.model_dump(mode="json", exclude_none=True, exclude={"name"})
     found: dict[str, Any] = {"label": label.name, **meant, "records": len(words)}
     if prediction.bad:
         found["bad"] = [{"place": record.place, "reasons": record.reasons} for record in prediction.bad]
-    message = f"{len(words):,} records: " + ", ".join(f"{count:,} {name!r}" for name, count in counts.items())
+    message = counted(len(words), "record")
+    message += ": " + ", ".join(f"{count:,} {name!r}" for name, count in counts.items()) if counts else ""
+    message += f"; no intervals: {prediction.no_intervals}" if prediction.no_intervals else ""
     message += f"; {len(prediction.bad):,} skipped" if prediction.bad else ""
     message += f", in {output}" if output else ""
     if loaded.provenance.watermark:
@@ -110,8 +113,15 @@ def _scores(prediction: "Prediction", *, each_class: bool) -> "tuple[str, Any]":
 
 def _table(prediction: "Prediction", *, each_class: bool) -> str:
     """Return the table in CSV: a row for each record, with empty cells where a record was skipped."""
+    import numpy as np
+
     what, scores = _scores(prediction, each_class=each_class)
     columns = [what] if scores.ndim == 1 else [f"{what} of {name}" for name in prediction.names]
+    if prediction.model.label.number is not None:  # the first column has it
+        columns, scores = [], np.empty((len(scores), 0))
+    if prediction.intervals is not None:
+        columns += ["low", "high"]
+        scores = np.column_stack((scores, prediction.intervals))
     words = [_cell(word) for word in prediction.words()]
     numbers = [",".join(map(_number, row)) for row in scores.reshape(len(words), -1).tolist()]
     rows = [words, numbers]
@@ -132,6 +142,9 @@ def _numbers(prediction: "Prediction", *, each_class: bool) -> "dict[str, Any]":
         "labels": [None if i in bad else label for i, label in enumerate(labels)],
         _PLURAL[what]: [None if i in bad else row for i, row in enumerate(rounded)],
     }
+    if prediction.intervals is not None:
+        limits = prediction.intervals.round(6).tolist()
+        found["intervals"] = [None if i in bad else row for i, row in enumerate(limits)]
     return found if prediction.ids is None else {"ids": [str(cell) for cell in prediction.ids], **found}
 
 

@@ -38,6 +38,7 @@ def simulate(
     """Run a study of a protocol or a baseline in this one process. The result is not a private release."""
     from rich.text import Text
 
+    from masquerade.coefficients_view import coefficients_report
     from masquerade.report import result_report
     from masquerade.simulation import WATERMARK
     from masquerade.simulation import simulate as simulated
@@ -57,7 +58,9 @@ def simulate(
     if out is not None:
         simulation.write(out)
     statistics = simulation.statistics_json()
+    coefficients = getattr(simulation.release, "coefficients", None)
     told = {} if statistics is None else {"statistics": statistics}
+    told |= {} if coefficients is None else {"coefficients": coefficients.to_json()}
     return Outcome(
         f"{WATERMARK}; {loaded.K} parties in one process",
         {**simulation.result, **told},
@@ -65,6 +68,7 @@ def simulate(
         shown=(
             *result_report(simulation.result),
             *(() if statistics is None else statistics_report(statistics)),
+            *(() if coefficients is None else coefficients_report(coefficients)),
             Text(f"\n  {WATERMARK.upper()}. One process saw everybody's records.\n", style="bold yellow"),
         ),
     )

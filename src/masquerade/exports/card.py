@@ -12,6 +12,7 @@ from typing import Any
 
 from masquerade.exports.provenance import Provenance
 from masquerade_core.bounded import MOST_OF_A_RUN, read_text
+from masquerade_core.coefficients import LEVEL
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.study import Feature
@@ -47,7 +48,7 @@ def read_card(source: Path | str) -> Provenance:
 
 def card_of(provenance: Provenance) -> str:
     """Return the text of a model card."""
-    parts = (_front_matter, _head, _uses, _columns, _quality, _privacy, _machines, _origin)
+    parts = (_front_matter, _head, _coefficients, _uses, _columns, _quality, _privacy, _machines, _origin)
     return "\n".join(line for part in parts for line in part(provenance)) + "\n"
 
 
@@ -56,7 +57,7 @@ def _front_matter(p: Provenance) -> Iterator[str]:
     tags += ["simulation"] if p.watermark else []
     yield "---"
     yield "library_name: sklearn"
-    yield "pipeline_tag: tabular-classification"
+    yield f"pipeline_tag: tabular-{'regression' if 'min' in p.label else 'classification'}"
     yield "tags:"
     yield from (f"- {json.dumps(tag)}" for tag in tags)
     if metrics := list(_metrics(p)):
@@ -98,7 +99,9 @@ def _head(p: Provenance) -> Iterator[str]:
         yield f"> **{p.watermark}.** One process saw all records, and a seed may give its noise away. Do not"
         yield "> publish it as a private model."
         yield ""
-    yield f"A linear classifier of the column `{_code(p.label['name'])}`. {_answers(p)}"
+    found = p.coefficients()
+    what = "linear classifier" if found is None else f"{found.family} regression"
+    yield f"A {what} of the column `{_code(p.label['name'])}`. {_answers(p)}"
     if p.watermark:
         yield f"It was learned in a simulation of the protocol `{_code(p.protocol)}` of masquerade."
     else:
@@ -109,15 +112,51 @@ def _head(p: Provenance) -> Iterator[str]:
 
 def _answers(p: Provenance) -> str:
     classes = p.label.get("classes")
+    if "min" in p.label:
+        return f"It estimates a number between {p.label['min']:g} and {p.label['max']:g}."
     if classes is None:
         return f"Its answers are `{_code(p.label['positive'])}` and `not {_code(p.label['positive'])}`."
     return f"Its answers are {', '.join(f'`{_code(name)}`' for name in classes)}."
+
+
+def _coefficients(p: Provenance) -> Iterator[str]:
+    """Return the table of a regression's coefficients."""
+    if (found := p.coefficients()) is None:
+        return
+    logistic = found.family == "logistic"
+    interval = f"{LEVEL:.0%} interval".replace("%", " %")
+    heads = ["column", "coefficient", "standard error", interval, *(["odds ratio", interval] if logistic else [])]
+    yield "## The coefficients"
+    yield ""
+    yield f"| {' | '.join(heads)} |"
+    yield f"| {' | '.join(['---'] * len(heads))} |"
+    for row in found.rows:
+        if not row.told:
+            cells = [f"cannot tell: {_plain(row.reason)}", *[""] * (len(heads) - 2)]
+        else:
+            numbers = [(row.estimate, row.low, row.high)]
+            numbers += [(row.odds, row.odds_low, row.odds_high)] if logistic else []
+            cells = [text for x, low, high in numbers for text in (f"{x:.4g}", f"{low:.4g} to {high:.4g}")]
+            cells.insert(1, f"{row.se:.4g}")
+        yield f"| {_plain(row.name)} | {' | '.join(cells)} |"
+    yield ""
+    yield "A number's coefficient is for one unit of its column. A level is compared with its column's first one. The"
+    yield "intervals count both the records' chance and the noise. `model.json` has the covariance matrix as well."
+    yield ""
 
 
 def _uses(p: Provenance) -> Iterator[str]:
     yield "## How to use it"
     yield ""
     yield "```"
+    if p.facts.get("coefficients"):
+        yield "masquerade predict model.json records.csv        # or model.onnx"
+        yield "```"
+        yield ""
+        yield "`model.onnx` has an input for each column, of shape (records, 1): float64 for numbers, and text for"
+        yield "levels. Both take raw columns, and encode them as the table below says."
+        yield ""
+        return
     yield "masquerade predict model.json records.csv        # or model.onnx, or model.skops"
     yield "```"
     yield ""

@@ -50,7 +50,7 @@ class Layout:
     @cached_property
     def order(self) -> NDArray[np.intp]:
         """For each coordinate of the exported model, its place in the encoder's order."""
-        starts = list(accumulate((len(f.coordinates) for f in self.encoder.features), initial=0))
+        starts = list(accumulate((len(self.encoder.of(f)) for f in self.encoder.features), initial=0))
         order: list[int] = []
         for kind in ("numbers", "bins", "levels"):
             for i in self.places(kind):

@@ -2,8 +2,9 @@
 
 Each column of the study is an input of its own, of shape (records, 1): float64 for numbers, strings for levels. The
 graph encodes them as the study says, in float64. Its outputs are ``label``, ``scores`` (w.x + offset) and, with the
-logistic loss, ``probabilities``. Where the study refuses records that do not fit, such a record gets an empty label and
-NaN, because a graph cannot refuse a single record.
+logistic loss, ``probabilities``. Where the label is a number, they are ``estimate``, in the label's own units, and
+``scores``. Where the study refuses records that do not fit, such a record gets an empty label and NaN, because a graph
+cannot refuse a single record.
 """
 
 from collections.abc import Sequence
@@ -112,8 +113,10 @@ def to_onnx(model: SavedModel, provenance: Provenance) -> bytes:
     if model.encoder.intercept:
         blocks.append(_ones(g, model.encoder.features[0]))
     X = blocks[0] if len(blocks) == 1 else g.add("Concat", blocks, "coordinates", axis=1)
-    norm = g.add("ReduceL2", [X], "norm", axes=[1], keepdims=1)
-    clipped = g.add("Div", [X, g.add("Max", [norm, g.constant("one", 1.0)])], "clipped")
+    clipped = X
+    if model.encoder.coding == "one-hot":  # covariates are not divided by a record's length
+        norm = g.add("ReduceL2", [X], "norm", axes=[1], keepdims=1)
+        clipped = g.add("Div", [X, g.add("Max", [norm, g.constant("one", 1.0)])], "clipped")
     rows = weight_rows(model)
     weights = g.constant(WEIGHTS, rows[:, layout.order].T)
     offset = g.constant(OFFSET, [list(model.offset) or [0.0] * len(rows)])
@@ -161,7 +164,7 @@ def _bins(g: _Graph, layout: Layout, columns: Sequence[Feature]) -> list[tuple[s
         low = -_LARGEST if f.min is None else f.min
         high = _LARGEST if f.max is None else f.max
         check = _within(g, values, g.constant("low", low), g.constant("high", high)) if layout.refuses else ""
-        found.append((_one_hot(g, place, len(f.coordinates)), check))
+        found.append((_one_hot(g, place, f, layout), check))
     return found
 
 
@@ -181,12 +184,14 @@ def _levels(g: _Graph, layout: Layout, columns: Sequence[Feature]) -> list[tuple
         if layout.refuses:
             fits = g.add("GreaterOrEqual", [place, g.constant("zero", 0, np.int64)])
             check = g.add("Cast", [fits], to=g.kinds[np.dtype(np.int64)])
-        found.append((_one_hot(g, place, len(levels)), check))
+        found.append((_one_hot(g, place, f, layout), check))
     return found
 
 
-def _one_hot(g: _Graph, place: str, width: int) -> str:
-    same = g.add("Equal", [place, g.constant("places", [list(range(width))], np.int64)])
+def _one_hot(g: _Graph, place: str, f: Feature, layout: Layout) -> str:
+    """Return a column of 0 and 1 for each level or bin; in treatment coding the first has none."""
+    every = range(len(f.coordinates))
+    same = g.add("Equal", [place, g.constant("places", [every[-len(layout.encoder.of(f)) :]], np.int64)])
     return g.add("Cast", [same], to=g.kinds[np.dtype(np.float64)])
 
 
@@ -205,26 +210,39 @@ def _all_fit(g: _Graph, checks: Sequence[str]) -> str:
 
 def _answers(g: _Graph, model: SavedModel, scores: str, fits: str) -> None:
     """Add the outputs. A record that does not fit gets an empty label and NaN."""
+    if (number := model.label.number) is not None:
+        low, high = float(number.min or 0), float(number.max or 0)
+        half = g.add("Mul", [scores, g.constant("half_range", (high - low) / 2)])
+        shown = [
+            ("estimate", g.add("Add", [half, g.constant("middle", low + (high - low) / 2)]), 1),
+            ("scores", scores, 1),
+        ]
+        _shown(g, shown, fits)
+        return
     names = answer_names(model)
     text = g.constant("names", [*names, ""], object)
     if model.label.classes is None:
         above = g.add("Greater", [scores, g.constant("threshold", model.threshold)])
-        number = g.add("Cast", [above], to=g.kinds[np.dtype(np.int64)])
+        place = g.add("Cast", [above], to=g.kinds[np.dtype(np.int64)])
         half = g.add("Tanh", [g.add("Mul", [scores, g.constant("half", 0.5)])])
         positive = g.add("Mul", [g.add("Add", [half, g.constant("one", 1.0)]), g.constant("half", 0.5)])
         sides = [g.add("Sub", [g.constant("one", 1.0), positive]), positive]
     else:
-        number = g.add("ArgMax", [scores], axis=1, keepdims=1)
+        place = g.add("ArgMax", [scores], axis=1, keepdims=1)
         sides = []
     if fits:
         none = g.constant("none", len(names), np.int64)
-        number = g.add("Where", [fits, number, none])
-    labels = g.add("Gather", [text, g.add("Squeeze", [number, g.constant("axis", [1], np.int64)])])
+        place = g.add("Where", [fits, place, none])
+    labels = g.add("Gather", [text, g.add("Squeeze", [place, g.constant("axis", [1], np.int64)])])
     g.output("label", labels, object, ["records"])
     shown = [("scores", scores, len(model.label.classes or ("",)))]
     if model.loss == LOGISTIC.name:
         chances = g.add("Concat", sides, axis=1) if sides else g.add("Softmax", [scores], axis=1)
         shown.append(("probabilities", chances, len(names)))
+    _shown(g, shown, fits)
+
+
+def _shown(g: _Graph, shown: Sequence[tuple[str, str, int]], fits: str) -> None:
     for name, value, width in shown:
         known = g.add("Where", [fits, value, g.constant("nan", np.nan)]) if fits else value
         g.output(name, known, np.float64, ["records", width])
@@ -239,8 +257,10 @@ def _file(g: _Graph, model: SavedModel, provenance: Provenance) -> bytes:
     marked = f"{provenance.watermark}. " if provenance.watermark else ""
     made.doc_string = (
         f"{marked}A linear model of the column {model.label.name!r}, learned with {model.protocol} in the study "
-        f"{model.study!r}. Its answers, in the order of the probabilities, are {', '.join(map(repr, names))}."
+        f"{model.study!r}."
     )
+    if model.label.number is None:
+        made.doc_string += f" Its answers, in the order of the probabilities, are {', '.join(map(repr, names))}."
     helper.set_model_props(made, {ATTRIBUTE: provenance.text()})
     g.onnx.checker.check_model(made, full_check=True)
     found: bytes = made.SerializeToString(deterministic=True)

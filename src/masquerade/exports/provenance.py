@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from masquerade_core import __version__
 from masquerade_core.bounded import json_of
+from masquerade_core.coefficients import Coefficients
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import LOSSES
@@ -52,7 +53,8 @@ class Provenance:
     statement : sequence of mapping, or None
         The rows of the run's privacy statement; None where the run's ``result.json`` did not lie beside the model.
     facts : mapping
-        Further numbers of the run: the parties, the calibration, what an evaluation measured.
+        Further numbers of the run: the parties, the calibration, what an evaluation measured, and the coefficients of
+        a regression.
     watermark : str
         What a simulation is marked with; empty for a run between machines.
     version : str
@@ -88,7 +90,8 @@ class Provenance:
             loss=model.loss,
             threshold=model.threshold,
             statement=None if result is None else list(result["statement"]),
-            facts={} if result is None else {key: result[key] for key in kept if result.get(key)},
+            facts=({} if result is None else {key: result[key] for key in kept if result.get(key)})
+            | ({} if model.coefficients is None else {"coefficients": model.coefficients.to_json()}),
             watermark=watermark or ("" if result is None else str(result.get("watermark", ""))),
         )
 
@@ -126,6 +129,7 @@ class Provenance:
             found = cls(**{key: value for key, value in data.items() if key != "kind"})
             found.schema()
             LOSSES[found.loss]
+            found.coefficients()
             fit = found._fits()
         except (AttributeError, BadInput, KeyError, TypeError, ValueError, ValidationError):
             fit = False
@@ -148,6 +152,18 @@ class Provenance:
             and all(isinstance(number, int | float) for number in numbers)
             and all(isinstance(row[key], str) for row in rows for key in shown)
         )
+
+    def coefficients(self) -> Coefficients | None:
+        """Return the coefficients of a regression, where the model is one.
+
+        Raises
+        ------
+        BadInput
+            They do not have the form that this program writes.
+        """
+        if (found := self.facts.get("coefficients")) is None:
+            return None
+        return Coefficients.from_json(found, Encoder.from_json(self.encoder).names)
 
     def schema(self) -> tuple[Encoder, Label]:
         """Return the encoder and the label.

@@ -159,6 +159,7 @@ def _model(provenance: Provenance, rows: _Array, offset: _Array, path: Path) -> 
         loss=provenance.loss,
         offset=tuple(offset.tolist()) if offset.any() else (),
         threshold=provenance.threshold,
+        coefficients=provenance.coefficients(),
     )
 
 

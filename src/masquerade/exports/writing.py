@@ -69,6 +69,11 @@ def _result(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and isinstance(found.get("statement"), list) else None
 
 
+def forms_of(model: LoadedModel) -> tuple[Form, ...]:
+    """Return the forms that a model can have."""
+    return tuple(form for form in FILES if form != "skops" or model.encoder.coding == "one-hot")
+
+
 def exported(model: LoadedModel, provenance: Provenance, form: Form) -> bytes:
     """Return the content of a model's file in one of its forms.
 
@@ -79,4 +84,10 @@ def exported(model: LoadedModel, provenance: Provenance, form: Form) -> bytes:
     """
     if form == "card":
         return card_of(provenance).encode()
+    if form not in forms_of(model):
+        raise BadInput(
+            "a model with regression coefficients has no skops form: scikit-learn has no intervals, and its pipelines "
+            "would divide a record by its length",
+            "export it as ONNX or as a card, or read model.json",
+        )
     return to_onnx(model, provenance) if form == "onnx" else to_skops(model, provenance)

@@ -163,6 +163,7 @@ _LEAVES = (
 _WILL_NOISE = "And random noise is added, which hides what any one record holds."
 _HOPES = {
     **{verdict: f"{promise[0].upper()}{promise[1:]}." for verdict, promise in PROMISES.items()},
+    Verdict.COEFFICIENTS: "Expect coefficients with intervals.",
     Verdict.NOISY: "Expect a model with much noise in it; look at the result.",
     Verdict.NOTHING: "Expect nothing useful: the noise drowns what so few records tell.",
     Verdict.COUNTS: "Expect counts that can be used.",

@@ -12,7 +12,7 @@ from masquerade.pages.privacy import Axis, common, views
 from masquerade.pages.reading import Run
 from masquerade.pages.render import render
 from masquerade.pages.talk import talk_of
-from masquerade.pages.weights import learned
+from masquerade.pages.weights import forest, learned
 from masquerade.statement_view import documentation, flags
 from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_protocols import Protocol, entry_named
@@ -82,7 +82,8 @@ def _page(run: Run, audit: Mapping[str, Any] | None, pictures: Sequence[Picture]
         "axis": Axis.over([*found, float(run.result["epsilon"])]),
         "audit": audit,
         "pictures": pictures,
-        "learned": learned(run.model, noise) if run.model else [],
+        "learned": learned(run.model, noise) if run.model and run.model.coefficients is None else [],
+        "forest": forest(run.model) if run.model else None,
         "noise": noise,
         "published": published,
         "talk": talk_of(run.result, run.transcript, run.study.names if run.study else ()),

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from masquerade_core.coefficients import Coefficient, Coefficients
 from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import INTERCEPT, Feature
 from masquerade_protocols import WeightNoise
 
-__all__ = ["Learned", "Weight", "learned"]
+__all__ = ["Forest", "ForestRow", "Learned", "Weight", "forest", "learned"]
 
 _LARGEST = 12
 
@@ -126,3 +127,69 @@ def _weights(
         )
     if len(names) > len(columns):
         yield Weight(INTERCEPT, weights[-1], "always 1", weights[-1], sd, None, None)
+
+
+# --- Coefficients with intervals ----------------------------------------------------
+
+_STEPS = 10
+
+
+@dataclass(frozen=True)
+class ForestRow:
+    """One coefficient in a forest plot.
+
+    Parameters
+    ----------
+    row : Coefficient
+    step : float
+        How many units of the column the picture shows the effect of: a tenth of its range; 1 for a level or a bin.
+    about : str
+        The step in words.
+    """
+
+    row: Coefficient
+    step: float
+    about: str
+
+    @property
+    def drawn(self) -> tuple[float, float, float]:
+        """The lower limit, the estimate and the upper limit of the effect that is drawn."""
+        return tuple(self.step * float(x or 0.0) for x in (self.row.low, self.row.estimate, self.row.high))  # type: ignore[return-value]  # three
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A forest plot: the intervals of all coefficients but the intercept, under each other.
+
+    Parameters
+    ----------
+    found : Coefficients
+    rows : tuple of ForestRow
+    reach : float
+        Half the width of the picture, whose middle is 0.
+    """
+
+    found: Coefficients
+    rows: tuple[ForestRow, ...]
+    reach: float
+
+    def at(self, value: float) -> str:
+        """Return where an effect stands in the picture, in percent of its width."""
+        return f"{50 + 48 * value / self.reach:.2f}%"
+
+
+def forest(model: SavedModel) -> Forest | None:
+    """Return the forest plot of a model's coefficients; None where it has none."""
+    if model.coefficients is None:
+        return None
+    steps = [step for f in model.encoder.features for step in _steps_of(f)]
+    rows = tuple(ForestRow(row, *step) for row, step in zip(model.coefficients.rows[1:], steps, strict=True))
+    reach = max((abs(x) for row in rows if row.row.told for x in row.drawn), default=0.0)
+    return Forest(model.coefficients, rows, reach or 1.0)
+
+
+def _steps_of(f: Feature) -> list[tuple[float, str]]:
+    if f.reference:
+        return [(1.0, f"against {f.reference}")] * len(f.covariates)
+    step = (float(f.max or 0) - float(f.min or 0)) / _STEPS
+    return [(step, f"for {step:g} more")]

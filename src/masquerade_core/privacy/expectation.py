@@ -47,6 +47,8 @@ class Verdict(StrEnum):
     quality depends on the records. ``NOISY`` is a model with much noise in it, and ``NOTHING`` one that the noise
     drowns.
 
+    ``COEFFICIENTS`` are coefficients that can be told.
+
     ``COUNTS`` are counts that are large beside their noise, ``COARSE`` those that are not, and ``NOTHING`` stands for
     counts that are mostly noise.
     """
@@ -56,6 +58,7 @@ class Verdict(StrEnum):
     UNSURE = "uncertain"
     NOISY = "much noise"
     OPEN = "nothing promised"
+    COEFFICIENTS = "coefficients with intervals"
     NOTHING = "nothing"
     COUNTS = "useful counts"
     COARSE = "coarse counts"

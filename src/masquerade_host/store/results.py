@@ -25,7 +25,7 @@ from masquerade_core.errors import (
     Spent,
 )
 from masquerade_core.evidence import EVIDENCE, Findings
-from masquerade_core.model import FEATURES, STATISTICS
+from masquerade_core.model import ESTIMATES, FEATURES, STATISTICS
 from masquerade_core.privacy.accounting.composition import Total, cost_of
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.faults.evidence import after_check
@@ -196,7 +196,7 @@ MODEL = "model.json"
 SPENT = "spent.json"
 ATTEMPT = "attempt-"
 """The folders of failed attempts in a run directory: this and a number."""
-_RESULTS = (RESULT, MODEL, STATISTICS, FEATURES, TRANSCRIPT)
+_RESULTS = (RESULT, MODEL, ESTIMATES, STATISTICS, FEATURES, TRANSCRIPT)
 _BESIDE = (STUDY, APPROVAL, LEDGER)
 
 

@@ -19,6 +19,7 @@ from masquerade_lab.audit.led import led_proofs
 from masquerade_lab.audit.moments import moments
 from masquerade_lab.audit.power import noticed
 from masquerade_lab.audit.proofs import proofs
+from masquerade_lab.audit.steps import steps
 
 __all__ = ["Progress", "audits", "error_of", "run"]
 
@@ -39,7 +40,7 @@ def audits(protocol: str | None = None) -> tuple[Audit, ...]:
     BadInput
         No audit is of that protocol.
     """
-    everything = (*claims(), *known_bugs(), *proofs(), *led_proofs(), *moments(), *count_proofs())
+    everything = (*claims(), *known_bugs(), *proofs(), *led_proofs(), *moments(), *steps(), *count_proofs())
     found = tuple(a for a in everything if protocol in {None, a.protocol})
     if not found:
         known = ", ".join(dict.fromkeys(a.protocol for a in everything))

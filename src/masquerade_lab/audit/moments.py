@@ -18,7 +18,7 @@ from masquerade_lab.audit.audit import Audit, Gate
 from masquerade_lab.audit.canary import study_of
 from masquerade_lab.audit.source import Source
 from masquerade_protocols.dp_whitened import roles, vectors
-from masquerade_protocols.dp_whitened.estimates import Centre, Point
+from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer
 from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 
 __all__ = ["moments"]
@@ -30,7 +30,7 @@ _Sums = Sequence[tuple[_Integers, ...]]
 
 _D = 2
 _PRODUCTS = 1  # how many products of two different coordinates there are
-_FEW, _MANY = 2, 100  # records in all: so few that second moments have nearly all of mu^2, and enough for every sum
+_FEW, _MANY = 2, 1000  # records in all: so few that second moments have nearly all of mu^2, and enough for every sum
 
 
 def _record(degrees: float, label: float) -> Dataset:
@@ -50,11 +50,16 @@ def _all_sums(plan: Plan) -> _Sums:
     point = Point(
         np.eye(_D), 1.0, 2.0**-20, np.array([[1e-6], [0.0]]), np.array([6.0]), centred=True
     )  # all but sure of the label +1
+    gradients = tuple(
+        vectors.gradient_sum(record, centre, point, plan.gradient, weighted=plan.weighs) for record in pair
+    )
+    scorer = Scorer(np.eye(_D)[:, :1], np.zeros(1), np.zeros(1), np.full(1, 0.1))  # they lie at its two ends
     return [
         tuple(vectors.mean_sum(record, plan.first_mean) for record in pair),
-        tuple(vectors.shift_sum(record, centre, plan.second_mean) for record in pair),
+        tuple(vectors.shift_sum(record, centre, plan.second_mean, distance=plan.plenty) for record in pair),
         tuple(vectors.moments_sum(record, centre, B) for record in pair),
-        *[tuple(vectors.gradient_sum(record, centre, point, plan.gradient) for record in pair)] * plan.rounds,
+        *[gradients] * plan.rounds,
+        tuple(vectors.counts_sum(record, scorer, plan.counts) for record in pair),
     ]
 
 

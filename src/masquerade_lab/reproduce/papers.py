@@ -7,6 +7,8 @@ from pathlib import Path
 from masquerade_core.errors import BadInput
 from masquerade_lab.reproduce.bixler import section_4
 from masquerade_lab.reproduce.dp_gd import figure_1 as dp_gd_figure_1
+from masquerade_lab.reproduce.dp_glm import figure_1 as dp_glm_figure_1
+from masquerade_lab.reproduce.dp_glm import figure_2 as dp_glm_figure_2
 from masquerade_lab.reproduce.dp_whitened import figure_1 as dp_whitened_figure_1
 from masquerade_lab.reproduce.engine.report import Report
 from masquerade_lab.reproduce.engine.tasks import RunTasks, one_after_another
@@ -164,6 +166,10 @@ PAPERS: dict[str, dict[str, Figure]] = {
             seconds=12,
             where="https://doi.org/10.24432/C5XW20",
         )
+    },
+    "dp-glm": {
+        "1": Figure(dp_glm_figure_1, 200, 2026, title="coverage and width of intervals, by N, epsilon and positives"),
+        "2": Figure(dp_glm_figure_2, 100, 2026, title="coverage of intervals, by strength, columns and signal"),
     },
     "dp-whitened": {
         "1": Figure(

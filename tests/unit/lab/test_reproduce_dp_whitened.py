@@ -90,13 +90,18 @@ def test_the_noise_that_is_measured_keeps_the_mu_of_the_target_and_half_of_it_ke
 
 
 def test_a_replaced_record_moves_each_sum_as_far_as_the_protocol_s_plan_has_it() -> None:
-    """In the plan, squared moves are proportional to the sums' parts of mu^2."""
-    d, plan, move = 6, Plan(study_of(6, 1.0, 1e-5), 4000), dp_whitened._squared_move
-    first, second, moments, gradients = map(float, plan.parts)
+    """In the plan, squared moves are proportional to the sums' parts of mu^2, with a distance and without one."""
+    for N in (1000, 4000):
+        _compare_moves(Plan(study_of(6, 1.0, 1e-5), N))
+
+
+def _compare_moves(plan: Plan) -> None:
+    d, move = plan.study.d, dp_whitened._squared_move
+    first, second, moments, gradients, counts = map(float, plan.parts)
     squared = [
         move("first mean", d + 1, d) * plan.first_mean**2 / first,
-        move("second mean", d, d) * plan.second_mean**2 / second,
-        move("labels", d, d) * plan.second_mean**2 / second,
+        move("second mean", d + plan.plenty, d) * plan.second_mean**2 / second,
+        move("score counts", 18, d) * plan.counts**2 / counts,
         move("second moments", 2 * d + 1, d) * plan.moments(centred=True) ** 4 / moments,
         move("second moments", 2 * d, d) * plan.moments(centred=False) ** 4 / moments,
         move("gradient 0", d + 2, d) * plan.gradient**2 * plan.rounds / gradients,

@@ -429,7 +429,7 @@ def test_our_own_protocols_sum_with_masks_and_the_papers_under_encryption(
     more = ["--set", "weights=[0.0, 0.0, 0.0, 0.0]"] if name in MEASUREMENTS else []
     study = made(shell, tmp_path / "s.toml", "--protocol", name, *more)
     text = (tmp_path / "s.toml").read_text()
-    if name in {"dp-whitened", "dp-gd", "summary", "evaluation"}:
+    if name in {"dp-whitened", "dp-glm", "dp-gd", "summary", "evaluation"}:
         assert (study.crypto.sum, study.lead, study.key_bits) == ("masks", "", 0)
         assert "key_bits" not in text
         assert "\nlead = " not in text

@@ -14,7 +14,7 @@ from tests.dropout_helpers import DROPOUTS, losing_study, masked_text
 from tests.face_helpers import Shell
 from tests.messages import raises, says
 
-CAN_RETRY = {"dp-gd", "dp-whitened", "psgd", "summary"}
+CAN_RETRY = {"dp-gd", "dp-glm", "dp-whitened", "psgd", "summary"}
 
 
 def test_a_study_may_lose_parties_only_if_it_says_so() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import isqrt, sqrt
@@ -28,7 +28,7 @@ from masquerade_protocols.blocks import public_numbers
 from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide
 from masquerade_protocols.blocks.public_numbers import rounded
 from masquerade_protocols.dp_whitened import public, roles, vectors
-from masquerade_protocols.dp_whitened.estimates import Centre, Point, whitened
+from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, whitened
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study
@@ -67,19 +67,61 @@ def test_one_record_moves_a_mean_by_no_more_than_the_proof_says(d: int) -> None:
     rng, B = np.random.default_rng(d), 1 << 20
     rows = _rows(rng, 60, d)
     centre = Centre(_rows(rng, 3, d)[-1] / 20, 0.3, np.array([0.2]), centred=True)
-    first, second = [], []
+    first, second, far = [], [], []
     for u, x in zip(rows[::2], rows[1::2], strict=True):
         for labels in ((1.0, -1.0), (1.0, 1.0)):
             a, b = (_record(row, y) for row, y in zip((u, x), labels, strict=True))
             first.append(_squared_move(vectors.mean_sum(a, B), vectors.mean_sum(b, B)))
             second.append(_squared_move(vectors.shift_sum(a, centre, B), vectors.shift_sum(b, centre, B)))
+            both = [vectors.shift_sum(c, centre, B, distance=True) for c in (a, b)]
+            far.append(_squared_move(both[0], both[1]))
     opposite = np.eye(d)[0] * (1 - 1e-12)
     a, b = _record(opposite, 1.0), _record(-opposite, -1.0)
     first.append(_squared_move(vectors.mean_sum(a, B), vectors.mean_sum(b, B)))
     second.append(_squared_move(vectors.shift_sum(a, centre, B), vectors.shift_sum(b, centre, B)))
+    at_centre, across = _record(centre.m * (1 + 2.0**-30), 1.0), _record(opposite, 1.0)
+    near, wide = (vectors.shift_sum(c, centre, B, distance=True) for c in (at_centre, across))
+    far.append(_squared_move(near, wide))
+    assert far[-1] >= 1.999 * B**2  # the distance moves by B, and z by B as well
+    assert max(far) <= 5 * B**2
     assert max(first) <= 5 * B**2
     assert max(first) >= 4.99 * B**2
     assert 3.5 * B**2 <= max(second) <= 4 * B**2
+
+
+@pytest.mark.parametrize("B", [4, 5, 7, 1000, 1 << 20])
+def test_a_distance_moves_its_sum_by_no_more_than_one_record_counts(B: int) -> None:
+    """From nothing to R and beyond: the numbers are halvings of R, from 0 to 6, whatever rounding does."""
+    centre = Centre(np.zeros(2), 0.25, np.zeros(1), centred=True)
+    lengths = [0.0, *(0.25 * 2.0**-k for k in range(8)), 1.0]
+    found = [int(vectors.shift_sum(_record(np.array([x, 0.0]), 1.0), centre, B, distance=True)[-1]) for x in lengths]
+    assert max(found) - min(found) == B - B % 2
+    assert found[0] == found[7] == found[8]
+    assert found[1] == found[9] == -found[0]
+    assert found[2:7] == sorted(found[2:7])
+
+
+def _scorer(d: int, outputs: int, rng: np.random.Generator) -> Scorer:
+    return Scorer(rng.normal(size=(d, outputs)), np.zeros(outputs), np.zeros(outputs), np.full(outputs, 0.3))
+
+
+@pytest.mark.parametrize("B", [7, 1 << 12, (1 << 20) + 1])
+@pytest.mark.parametrize("outputs", [1, 3, 5])
+def test_one_record_moves_the_counts_by_no_more_than_the_proof_says(outputs: int, B: int) -> None:
+    rng, d, found = np.random.default_rng(B), 3, []
+    scorer, classes = _scorer(d, outputs, rng), None if outputs == 1 else outputs
+    sharp = replace(scorer, spread=np.full(outputs, 1e-3))  # every record lies at the first node or at the last one
+    for u in _rows(rng, 150, d):
+        y = rng.choice([-1.0, 1.0], size=2) if classes is None else rng.integers(classes, size=2).astype(float)
+        a, b = (Dataset(row[None], y[[i]], classes) for i, row in enumerate((u, -u)))
+        for one in (scorer, sharp):
+            sums = [vectors.counts_sum(record, one, B) for record in (a, b)]
+            found.append(_squared_move(sums[0], sums[1]))
+            for counts in sums:
+                assert counts.min() >= 0
+                assert set(counts.reshape(outputs, -1).sum(axis=1)) == {isqrt(B**2 // outputs)}
+    assert max(found) <= 2 * B**2
+    assert max(found) >= (1.99 if B > 100 and outputs == 1 else 1) * B**2
 
 
 def _moments(u: _Floats, y: float, yb: float, B: int, *, centred: bool) -> NDArray[np.int64]:
@@ -151,11 +193,30 @@ def test_one_record_moves_a_gradient_by_no_more_than_the_proof_says() -> None:
     root = rng.normal(size=(d, d))
     centre = Centre(np.full(d, 0.05), 0.5, np.array([0.1]), centred=True)
     point = Point(root @ root.T, 1.4 * sqrt(d), 1.5, rng.normal(size=(d, 1)) * 3, np.array([0.4]), centred=True)
-    found = []
-    for u, x in _rows(rng, 400, d).reshape(200, 2, d):
-        a, b = (vectors.gradient_sum(_record(row, y), centre, point, B) for row, y in ((u, 1.0), (x, -1.0)))
-        found.append(_squared_move(a, b))
-    assert 3.5 * B**2 <= max(found) <= 4 * B**2
+    for weighted in (False, True):
+        found, given = [], {"weighted": weighted}
+        for u, x in _rows(rng, 400, d).reshape(200, 2, d):
+            a, b = (
+                vectors.gradient_sum(_record(row, y), centre, point, B, **given) for row, y in ((u, 1.0), (x, -1.0))
+            )
+            found.append(_squared_move(a, b))
+        assert 3.5 * B**2 <= max(found) <= 4 * B**2
+
+
+def test_a_record_s_weight_does_not_look_at_its_label() -> None:
+    """With the chance p of +1, it adds p - 1 or p times one vector: nothing on average, so it does not bend a model."""
+    rng, B, d = np.random.default_rng(4), 1 << 30, 6
+    centre = Centre(np.full(d, 0.05), 0.1, np.array([0.1]), centred=True)
+    point = Point(3 * np.eye(d), 1.4 * sqrt(d), 1.5, rng.normal(size=(d, 1)) * 3, np.array([0.4]), centred=True)
+    cut_apart = []
+    for u in _rows(rng, 50, d):
+        p = float(point.probabilities(centre.uncut(u[None]) @ point.A @ point.th + point.b0)[0, 0])
+        for weighted in (False, True):
+            found = [vectors.gradient_sum(_record(u, y), centre, point, B, weighted=weighted) / B for y in (1.0, -1.0)]
+            bend = float(np.abs(p * found[0] + (1 - p) * found[1]).max())
+            assert not weighted or bend < 1e-7
+            cut_apart.append(bend)
+    assert max(cut_apart) > 1e-2
 
 
 def test_no_point_makes_a_contribution_longer() -> None:
@@ -166,8 +227,14 @@ def test_no_point_makes_a_contribution_longer() -> None:
         np.full((d, d), 2.0**30), 2.0**30, 2.0**30, np.full((d, 1), -(2.0**30)), np.array([6.0]), centred=True
     )
     data = _record(np.array([0.6, 0.0, -0.8]), 1.0)
-    assert _squared_move(vectors.gradient_sum(data, centre, point, B), np.zeros(d + 2, dtype=np.int64)) <= B**2
+    for weighted in (False, True):
+        moved = vectors.gradient_sum(data, centre, point, B, weighted=weighted)
+        assert _squared_move(moved, np.zeros(d + 2, dtype=np.int64)) <= B**2
     assert _squared_move(vectors.shift_sum(data, centre, B), np.zeros(d, dtype=np.int64)) <= B**2
+    assert abs(int(vectors.shift_sum(data, centre, B, distance=True)[-1])) <= B // 2
+    far = Scorer(np.full((d, 1), 2.0**30), np.full(1, -(2.0**30)), np.full(1, 2.0**30), np.full(1, -(2.0**30)))
+    for scorer in (far, Scorer.of(far.numbers(), d, 1)):
+        assert _squared_move(vectors.counts_sum(data, scorer, B), np.zeros(18, dtype=np.int64)) <= B**2
 
 
 # --- The noise ----------------------------------------------------------------------
@@ -181,8 +248,10 @@ def test_all_sums_together_cost_the_privacy_target(N: int, epsilon: float, collu
     plan, h = Plan(study, N), 5 - colluders
     for centred in (True, False):
         moves: list[Fraction | int] = [(5 if centred else Fraction(9, 2)) * plan.moments(centred=centred) ** 4]
-        moves += [5 * plan.first_mean**2, 4 * plan.second_mean**2] if plan.looks_for_centre else []
+        if plan.looks_for_centre:
+            moves += [5 * plan.first_mean**2, (5 if plan.strength >= 200 else 4) * plan.second_mean**2]
         moves += [4 * plan.gradient**2] * plan.rounds
+        moves += [2 * plan.counts**2] if plan.recalibrates else []
         mu = sqrt(sum(moves) / (h * SIGMA**2))
         target = mu_of(epsilon, 1e-5)
         assert 0.995 * target <= mu <= target
@@ -200,10 +269,13 @@ def test_every_standard_deviation_is_its_formula(colluders: int) -> None:
     study = whitened_study(5, 20, colluders=colluders)
     N = 6_000
     plan, mu = Plan(study, N), mu_of(1.0, 1e-5) / sqrt(5 / (5 - colluders))
-    f0, f1, f2, f3 = map(float, plan.parts)
-    assert f0 + f1 + f2 + f3 == pytest.approx(1)
+    f0, f1, f2, f3, f4 = map(float, plan.parts)
+    assert f0 + f1 + f2 + f3 + f4 == pytest.approx(1)
+    assert f4 == 0.02
     assert plan.noise_sd(plan.first_mean) * N == pytest.approx(2 * sqrt(1.25) / (mu * sqrt(f0)), rel=1e-3)
-    assert plan.noise_sd(plan.second_mean) * N == pytest.approx(2 / (mu * sqrt(f1)), rel=1e-3)
+    S1 = sqrt(5) if plan.plenty else 2
+    assert plan.noise_sd(plan.second_mean) * N == pytest.approx(S1 / (mu * sqrt(f1)), rel=1e-3)
+    assert plan.noise_sd(plan.counts) * N == pytest.approx(sqrt(2) / (mu * sqrt(f4)), rel=1e-3)
     for centred, S2 in ((True, 5), (False, 4.5)):
         B = plan.moments(centred=centred)
         assert plan.noise_sd(B**2) * N == pytest.approx(sqrt(S2) / (mu * sqrt(f2)), rel=1e-3)
@@ -265,7 +337,7 @@ def test_the_noise_has_the_standard_deviation_that_the_plan_says(watched: _Watch
     after = "second mean" if "second mean" in watched.sums else "labels"
     means = [(watched.sums["first mean"], plan.first_mean), (watched.sums[after], plan.second_mean)]
     gradients = [(watched.sums[f"gradient {t}"], plan.gradient) for t in range(plan.rounds)]
-    assert gradients
+    gradients.append((watched.sums["score counts"], plan.counts))
     vectors_ = np.concatenate([(o - e) / plan.noise_sd(B) for (o, e), B in (*means, *gradients)])
     for noise in (z[:pairs] * sqrt(2), np.concatenate([z[pairs:], vectors_])):
         low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], len(noise))
@@ -473,7 +545,15 @@ def _classes(study: Study, sizes: Sequence[int], classes: int) -> dict[str, Data
 
 @pytest.mark.parametrize(
     ("classes", "epsilon", "centred"),
-    [(None, 0.3, None), (None, 1.0, False), (None, 1.0, True), (None, 8.0, True), (3, 2.0, None), (10, 20.0, None)],
+    [
+        (None, 0.3, None),
+        (None, 1.0, False),
+        (None, 1.0, True),
+        (None, 3.0, None),
+        (None, 8.0, True),
+        (3, 2.0, None),
+        (10, 20.0, None),
+    ],
 )
 def test_a_run_is_what_the_oracle_computes(
     classes: int | None, epsilon: float, centred: bool | None, monkeypatch: pytest.MonkeyPatch
@@ -494,7 +574,7 @@ def test_a_run_is_what_the_oracle_computes(
     noises = {}
     for label, (opened, exact) in run.sums.items():
         unit = {"first mean": run.plan.first_mean, "second mean": run.plan.second_mean, "labels": run.plan.second_mean}
-        B = unit.get(label, run.plan.gradient)
+        B = (unit | {"score counts": run.plan.counts}).get(label, run.plan.gradient)
         if label == "second moments":
             B = run.plan.moments(centred="second mean" in run.sums) ** 2
         noises[label] = (opened - exact) / run.plan.noise_sd(B)

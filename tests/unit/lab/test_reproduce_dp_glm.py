@@ -1,0 +1,73 @@
+"""dp-glm's tables: a run in the clear is a run of the roles, and scores that are cut miss the band of coverage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from masquerade_core.data.schema import Covariates
+from masquerade_core.rng import SimulationRng
+from masquerade_core.study import CHARLIE
+from masquerade_lab.reproduce import PAPERS, dp_glm
+from masquerade_lab.reproduce.dp_glm import CELLS, SHORT, Square, covered, figure_2, learn_in_clear
+from masquerade_lab.reproduce.engine.tasks import one_after_another
+from masquerade_protocols.dp_glm import roles
+from masquerade_protocols.in_memory import run_in_memory
+
+
+def test_a_run_in_the_clear_is_a_run_of_the_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = replace(CELLS[0], N=6000, epsilon=4.0)
+    data = dp_glm.records_of(cell, 1)
+    clear = learn_in_clear(cell.study, data, "a label")
+    shares = [roles.draw_noise(SimulationRng("a label", f"party {k}"), cell.study) for k in range(1, 6)]
+    monkeypatch.setattr(roles, "draw_noise", lambda _rng, study: shares.pop())
+    parts = np.array_split(np.arange(data.n), 5)
+    dealt = {name: Covariates(data.X[part], data.y[part]) for name, part in zip(cell.study.names, parts, strict=True)}
+    model = run_in_memory(roles, cell.study, dealt)[CHARLIE]
+    assert model.coefficients is not None
+    assert any(row.told for row in clear)
+    assert model.coefficients.rows == clear
+
+
+def _found(cell: dp_glm.Cell, runs: int) -> dict[str, Any]:
+    return {name: np.array(rows) for name, rows in dp_glm._coverage(cell, 0, runs, 5).items()}
+
+
+def test_cut_scores_miss_the_band_where_weights_at_the_same_bound_are_within_it() -> None:
+    weights, cut = (covered(_found(replace(cell, N=12_000), 6))[0] for cell in SHORT)
+    assert weights > 85
+    assert cut < 50
+
+
+def test_the_width_without_noise_is_that_of_the_fit() -> None:
+    """At an epsilon so large that the noise adds next to nothing."""
+    for name in ("N = 10,000, epsilon = 1", "linear, N = 10,000, epsilon = 1"):
+        (cell,) = (cell for cell in CELLS if cell.name == name)
+        found = _found(replace(cell, N=4000, epsilon=60.0), 2)
+        assert np.nanmedian(found["ratios"]) == pytest.approx(1.04, abs=0.06)
+        assert found["told"].all()
+
+
+def test_the_coverage_s_error_counts_runs_and_not_coefficients() -> None:
+    told = np.ones((4, 10))
+    hit = np.repeat([[1.0], [1.0], [1.0], [0.0]], 10, axis=1)
+    value, error = covered({"told": told, "covered": hit})
+    assert value == 75
+    assert error == pytest.approx(100 * np.sqrt(3 * 0.25**2 + 0.75**2) / 4)
+    assert covered({"told": 0 * told, "covered": 0 * hit}) == (0.0, 0.0)
+
+
+def test_a_square_has_the_strength_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dp_glm, "GRID", (Square(1000, 5, 1.0), Square(250, 5, 3.4)))
+    report = figure_2(4, 1, one_after_another)
+    assert [row.name for row in report.rows[:2]] == ["s = 1,000, d = 5, spread 1", "s = 250, d = 5, spread 3.4"]
+    assert [row.value for row in report.rows[2:]] == [100.0, 0.0]
+    assert report.failed == ()
+    assert pytest.approx(10_563, abs=2) == dp_glm.GRID[0].N
+
+
+def test_the_figures_are_known() -> None:
+    assert set(PAPERS["dp-glm"]) == {"1", "2"}

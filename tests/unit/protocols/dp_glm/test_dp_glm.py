@@ -1,0 +1,281 @@
+"""dp-glm: a run of the roles is what its functions compute, and what cannot be told has a reason and no number."""
+
+from __future__ import annotations
+
+import json
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from masquerade_core.data.schema import Dataset
+from masquerade_core.errors import BadInput
+from masquerade_core.model import Model
+from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.expectation import Verdict
+from masquerade_core.study import CHARLIE, Feature, Study
+from masquerade_protocols.blocks.adaptive_sums import SIGMA
+from masquerade_protocols.blocks.clear_sums import ClearSide, finished
+from masquerade_protocols.dp_glm import roles, vectors
+from masquerade_protocols.dp_glm.estimates import Design, Point, logistic
+from masquerade_protocols.dp_glm.expected import expected
+from masquerade_protocols.dp_glm.public import SUMS, Plan, width_ratio
+from masquerade_protocols.in_memory import run_in_memory
+from tests.glm_helpers import FEATURES, as_data, glm_study, made_up, split_up
+
+_Floats = NDArray[np.float64]
+
+_TRUTH = (-1.0, 0.02, 0.5, -0.4, 0.3, 0.0)
+_NUMBERS = tuple(Feature(name=f"x{i}", min=-4, max=4) for i in range(1, 5))
+
+
+def _clear(study: Study, data: Dataset) -> Model:
+    """The release without noise."""
+    plan = Plan(study, data.n)
+    return finished(roles.learn(ClearSide(plan, data), plan))
+
+
+# --- The noise ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colluders", [0, 1, 4])
+@pytest.mark.parametrize("N", [300, 30_000, 2_000_000])
+def test_all_sums_together_cost_the_privacy_target(colluders: int, N: int) -> None:
+    study = glm_study(5, colluders=colluders, epsilon=0.7)
+    plan, h = Plan(study, N), 5 - colluders
+    moves = [plan.sums[label].squared * plan.unit(label) ** 2 for label in SUMS]
+    mu, target = sqrt(sum(moves) / (h * SIGMA**2)), mu_of(0.7, 1e-5)
+    assert 0.995 * target <= mu <= target
+
+
+def test_the_sd_of_each_sum_is_its_formula() -> None:
+    """S/(N mu sqrt(part)) sqrt(K/h): 3 numbers and levels count 4 + 4 + 1 + 2, and the label 1."""
+    study = glm_study(5, colluders=1)
+    plan = Plan(study, 10_000)
+    mu = mu_of(1.0, 1e-5) * sqrt(4 / 5)
+    squares = {"location": 12 / 2.7, "spread": 11 / 2.7, "moments": 4.5, "step 1": 6, "step 2": 5.05, "step 3": 5.05}
+    parts = {"location": 0.04, "spread": 0.04, "moments": 0.12, "step 1": 0.1, "step 2": 0.22, "step 3": 0.48}
+    assert sum(parts.values()) == pytest.approx(1)
+    for label in SUMS:
+        assert plan.sd(label) == pytest.approx(sqrt(squares[label] / parts[label]) / (10_000 * mu), rel=1e-3)
+    assert plan.mu == pytest.approx(mu, rel=1e-6)
+
+
+def test_noise_is_drawn_for_every_number_of_every_sum_and_for_retries() -> None:
+    study = glm_study(5)
+    plan, p, d = Plan(study, 1000), 5, 6
+    products = p * (p - 1) // 2 + 3 * d * (d - 1)
+    others = (p + 2 + 1) + (p + 2) + 2 * p + 3 * 3 * d + 18 + 2
+    assert plan.numbers_drawn == (products, others)
+    assert sum(noisy.length for noisy in plan.sums.values()) == products + others
+
+
+# --- Runs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{}, {"colluders": 1, "K": 4}], ids=str)
+def test_a_run_tells_coefficients_near_the_true_ones(changes: dict[str, Any]) -> None:
+    study = glm_study(**{"K": 3, "epsilon": 4.0, **changes})
+    models = run_in_memory(roles, study, split_up(study, made_up(4000)))
+    assert all(models[name] == models[CHARLIE] for name in study.names)
+    found = models[CHARLIE].coefficients
+    assert found is not None
+    for row, true in zip(found.rows, _TRUTH, strict=True):
+        assert row.told
+        assert abs(row.estimate - true) < 4 * row.se
+    again = type(found).from_json(json.loads(json.dumps(found.to_json())), study.covariates)
+    assert again == found
+
+
+def test_without_noise_estimates_and_errors_are_those_of_the_fit() -> None:
+    """Beside Newton's method on the same records; no record is long, so none counts less than 1."""
+    data = made_up(20_000)
+    found = _clear(glm_study(epsilon=8.0), data).coefficients
+    assert found is not None
+    own = data.X.copy()
+    own[:, 0], own[:, 1] = 60 + 40 * own[:, 0], 4 * own[:, 1]
+    A, y = np.column_stack([np.ones(data.n), own]), (data.y + 1) / 2
+    theta, H = np.zeros(6), np.eye(6)
+    for _ in range(20):
+        p = logistic(A @ theta)
+        H = (A * (p * (1 - p))[:, None]).T @ A
+        theta = theta + np.linalg.solve(H, A.T @ (y - p))
+    se = np.sqrt(np.diag(np.linalg.inv(H)))
+    for row, estimate, error in zip(found.rows, theta, se, strict=True):
+        assert row.estimate == pytest.approx(estimate, abs=0.1 * error)
+        assert row.se == pytest.approx(error, rel=0.1)  # of which 2 % are for the noise in it
+    covariance = np.linalg.inv(H)
+    assert np.array(found.covariance) == pytest.approx(
+        covariance, abs=0.1 * np.sqrt(np.outer(*[np.diag(covariance)] * 2)).max()
+    )
+    assert found.weighted_down < 0.02
+
+
+def test_the_weights_give_the_chances_that_the_coefficients_give() -> None:
+    data = made_up(4000)
+    model = _clear(glm_study(epsilon=8.0), data)
+    assert model.coefficients is not None
+    u = data.X[:50]
+    own = u.copy()
+    own[:, 0], own[:, 1] = 60 + 40 * u[:, 0], 4 * u[:, 1]
+    estimates = np.array([row.estimate for row in model.coefficients.rows])
+    assert u @ np.array(model.weights) + model.offset[0] == pytest.approx(estimates[0] + own @ estimates[1:])
+
+
+@pytest.mark.parametrize("kind", ["masks", "paillier"])
+def test_a_run_without_noise_is_what_one_computes_who_has_all_records(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, together = glm_study(3, epsilon=4.0, features=FEATURES[1:2]), made_up(3000)
+    study = study.model_copy(update={"crypto": study.crypto.model_copy(update={"sum": kind})})
+    together = as_data(np.ascontiguousarray(together.X[:, 1:2]), together.y)
+    monkeypatch.setattr(roles, "draw_noise", lambda _rng, study: bytes(8 * sum(Plan(study, 1).numbers_drawn)))
+    found, clear = run_in_memory(roles, study, split_up(study, together))[CHARLIE], _clear(study, together)
+    assert found.coefficients is not None
+    assert clear.coefficients is not None
+    for row, other in zip(found.coefficients.rows, clear.coefficients.rows, strict=True):
+        assert (row.estimate, row.se) == pytest.approx((other.estimate, other.se), rel=1e-5)
+
+
+def test_a_sum_is_exact_however_records_are_split() -> None:
+    study, data = glm_study(3), made_up(10_000)
+    plan, d = Plan(study, data.n), 6
+    design = Design(np.zeros(5), np.full(5, 0.3), np.eye(5))
+    rows = vectors.step(design, Point.at(np.linspace(-1, 1, d), 1.0, 1.6), 1)
+    whole, *parts = (
+        vectors.contribution(each, rows, plan.columns, plan.scale("step 1"))
+        for each in (data, *split_up(study, data).values())
+    )
+    assert (whole == sum(parts)).all()
+    assert np.abs(whole).max() > plan.unit("step 1")
+
+
+# --- What cannot be told ----------------------------------------------------------------
+
+
+def _normals(n: int, seed: int = 1) -> _Floats:
+    rows: _Floats = np.clip(np.random.default_rng(seed).standard_normal((n, 4)), -4, 4) / 4
+    return rows
+
+
+def _labels(eta: _Floats, seed: int = 2) -> _Floats:
+    return np.where(np.random.default_rng(seed).random(len(eta)) < logistic(eta), 1.0, -1.0)
+
+
+def _noisy(X: _Floats, y: _Floats, features: tuple[Feature, ...] = _NUMBERS) -> Any:
+    study = glm_study(2, epsilon=2.0, features=features)
+    found = run_in_memory(roles, study, split_up(study, as_data(X, y)))[CHARLIE]
+    assert found.coefficients is not None
+    for row in found.coefficients.rows:
+        assert row.told == (row.estimate is not None) == (row.se is not None)
+    return found
+
+
+def test_where_records_are_too_few_no_noisy_sum_is_opened() -> None:
+    study = glm_study(2, features=_NUMBERS)
+    X = _normals(300)
+
+    def learned() -> Model:
+        plan = Plan(study, len(X))
+        return finished(roles.learn(None, plan))  # type: ignore[arg-type]  # nothing is asked of a side
+
+    model = learned()
+    assert model.coefficients is not None
+    assert "too few" in model.coefficients.refused
+    assert {row.reason for row in model.coefficients.rows} == {model.coefficients.refused}
+    assert (model.weights, model.offset) == ((0.0,) * 4, (0.0,))
+    assert run_in_memory(roles, study, split_up(study, as_data(X, _labels(X[:, 0]))))[CHARLIE] == model
+
+
+def test_fewer_records_than_coefficients_tell_nothing() -> None:
+    features = tuple(Feature(name=f"x{i}", min=-1, max=1) for i in range(40))
+    study = glm_study(2, features=features, epsilon=20.0)
+    plan = Plan(study, 30)
+    assert not plan.tells
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_the_label_is_determined_nothing_is_told(seed: int) -> None:
+    X = _normals(4000, seed)
+    found = _noisy(X, np.where(X[:, 0] + X[:, 1] > 0.1, 1.0, -1.0)).coefficients
+    assert "determined" in found.refused or "unsettled" in found.refused
+    assert not found.told
+    assert found.covariance == ()
+
+
+def test_with_one_label_nothing_is_told_and_the_reason_is_said() -> None:
+    model = _noisy(_normals(4000), np.ones(4000))
+    assert "labels are equal" in model.coefficients.refused
+    assert model.offset[0] > 3
+
+
+def test_of_two_equal_columns_neither_is_told_and_the_others_are() -> None:
+    X = _normals(4000)
+    X[:, 1] = X[:, 0]
+    found = _noisy(X, _labels(4 * X[:, 2])).coefficients
+    assert [row.told for row in found.rows] == [True, False, False, True, True]
+    assert "follows from other columns" in found.rows[1].reason
+    assert len(found.covariance) == 3
+
+
+def test_a_constant_column_is_not_told_and_neither_is_the_intercept() -> None:
+    X = _normals(4000)
+    X[:, 1] = 0.3
+    model = _noisy(X, _labels(4 * X[:, 2]))
+    assert [row.told for row in model.coefficients.rows] == [False, True, False, True, True]
+    assert model.coefficients.at_means.told
+    assert model.weights[1] == 0
+    assert abs(model.offset[0]) < 0.5
+
+
+def test_where_all_columns_are_constant_nothing_is_told() -> None:
+    found = _noisy(np.full((4000, 4), 0.3), _labels(np.zeros(4000))).coefficients
+    assert not found.told
+    assert not found.at_means.told
+
+
+# --- Before a run -------------------------------------------------------------------------
+
+
+def test_what_is_expected_follows_from_public_numbers() -> None:
+    study = glm_study(5, features=_NUMBERS)
+    few, many = (
+        study.model_copy(update={"study": study.study.model_copy(update={"expected_records": n})})
+        for n in (1000, 30_000)
+    )
+    assert expected(few).verdict is Verdict.NOTHING
+    assert expected(few).poor
+    assert expected(many).verdict is Verdict.COEFFICIENTS
+    assert not expected(many).poor
+    enough = expected(few).enough_records or 0
+    assert Plan(study, enough).tells
+    assert not Plan(study, int(0.99 * enough)).tells
+    assert width_ratio(study, 1000) is None
+    mu = mu_of(1.0, 1e-5)
+    assert width_ratio(study, 30_000) == pytest.approx(sqrt(1 + 7 * 1.35**2 * 5 / (30_000 * mu**2 * 0.25)), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"protocol": {"family": "probit"}}, "family"),
+        ({"features": tuple(Feature(name=f"x{i}", min=0, max=1) for i in range(201))}, "at most 200"),
+    ],
+    ids=["family", "columns"],
+)
+def test_a_study_that_cannot_be_carried_out_is_refused(changed: dict[str, Any], said: str) -> None:
+    study = glm_study(3)
+    roles.check(study)
+    with pytest.raises(BadInput, match=said):
+        roles.check(study.model_copy(update=changed))
+
+
+def test_a_step_starts_where_the_mean_curvature_is_that_of_normal_columns() -> None:
+    """W of a known theta, beside a mean over many normal scores."""
+    point = Point.at(np.array([0.4, 0.6, -0.8]), 1.25, 2.0)
+    scores = 0.4 + np.random.default_rng(0).standard_normal(400_000)
+    p = logistic(scores)
+    assert pytest.approx(2.0 * 3 * np.mean(p * (1 - p)), rel=3e-3) == point.CH
+    assert pytest.approx(1.25 * sqrt(3)) == point.C
