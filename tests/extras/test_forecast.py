@@ -19,16 +19,18 @@ from masquerade_lab.reproduce.dp_whitened import draw_shares, learn_in_clear, st
 from tests.pages import Page
 
 SEEDS, EPSILONS, DELTA = 20, (0.1, 0.2, 0.5, 1.0, 3.0), 1e-5
+PAGE = Page("docs/expectation.md")
 FEWEST = 20.0  # s from which a model errs less than always the same answer even if the columns tell little
 
 _Array = NDArray[np.float64]
 _Drawn = tuple[Dataset, Dataset]
+_Draw = Callable[[np.random.Generator], _Drawn]
 
 
 def _in_ball(columns: _Array) -> _Array:
     """Return numbers in [-1, 1] with a constant, cut to length 1."""
     X = np.hstack([columns, np.ones((len(columns), 1))])
-    return X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+    return np.asarray(X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None])
 
 
 def _bundled(columns: _Array, positive: NDArray[np.bool_], rng: np.random.Generator) -> _Drawn:
@@ -70,7 +72,7 @@ def _diabetes(rng: np.random.Generator) -> _Drawn:
 
 
 # Columns that tell much: without privacy a model errs a third as often as always the same answer, or less.
-MUCH = {
+MUCH: dict[str, _Draw] = {
     "breast cancer": _cancer,
     "digits, 0 to 4": partial(_digits, lambda digit: digit < 5),
     "digits, odd": partial(_digits, lambda digit: digit % 2 == 1),
@@ -78,7 +80,7 @@ MUCH = {
     "made up": partial(_made, strong=4.0, offset=-2.0),
     "made up, a fifth positive": partial(_made, strong=8.0, offset=-10.0),
 }
-LITTLE = {
+LITTLE: dict[str, _Draw] = {
     "diabetes": _diabetes,
     "made up, weak": partial(_made, strong=1.0, offset=-0.5),
     "made up, weak and few": partial(_made, strong=1.0, offset=-0.5, N=300),
@@ -98,6 +100,7 @@ class Run(NamedTuple):
 
     @property
     def contradicted(self) -> bool:
+        """Whether the promise is broken; where nothing is promised, whether the model is much worse than none."""
         if self.verdict is Verdict.HALF:
             return self.majority - self.error < 0.5 * (self.majority - self.free)
         return self.error > self.majority + (self.verdict is Verdict.OPEN)
@@ -110,7 +113,7 @@ def _foreseen(study: Study, N: int, share: float | None) -> tuple[float, Verdict
     return told.s, told.verdict
 
 
-def _runs(name: str, draw: Callable[[np.random.Generator], _Drawn]) -> Iterator[Run]:
+def _runs(name: str, draw: _Draw) -> Iterator[Run]:
     for seed in range(SEEDS):
         train, test = draw(np.random.default_rng([seed, len(name)]))
         (N, d), positive = train.X.shape, float(np.mean(test.y > 0))
@@ -130,28 +133,35 @@ def runs_of(much: bool) -> tuple[Run, ...]:
 
 
 def _contradicted(runs: list[Run]) -> float:
-    assert len(runs) > SEEDS
+    assert len(runs) >= SEEDS
     return float(np.mean([run.contradicted for run in runs]))
 
 
 @pytest.mark.parametrize(
     ("much", "names"), [(True, MUCH), (False, LITTLE)], ids=["columns that tell much", "columns that tell little"]
 )
-def test_the_columns_tell_as_much_as_is_said_of_them(much: bool, names: dict[str, object]) -> None:
+def test_the_columns_tell_as_much_as_is_said_of_them(much: bool, names: dict[str, _Draw]) -> None:
     for name in names:
         found = [run for run in runs_of(much) if run.name == name]
-        assert (np.mean([run.free for run in found]) <= np.mean([run.majority for run in found]) / 3) is np.bool_(much)
+        assert (np.mean([run.free for run in found]) <= np.mean([run.majority for run in found]) / 3) == much
 
 
-def test_at_most_one_run_in_twenty_contradicts_what_was_said_of_it_where_columns_tell_much() -> None:
-    assert _contradicted(list(runs_of(True))) <= 0.05
+def test_at_most_one_run_in_twenty_breaks_a_promise() -> None:
     for verdict in (Verdict.HALF, Verdict.BETTER):
         assert _contradicted([run for run in runs_of(True) if run.verdict is verdict]) <= 0.05
+    assert _contradicted([run for run in runs_of(False) if run.verdict is Verdict.HALF]) <= 0.05
+    better = [run for run in runs_of(False) if run.verdict is Verdict.BETTER]
+    assert _contradicted([run for run in better if run.s >= FEWEST]) <= 0.05
 
 
-def test_where_columns_tell_little_half_is_promised_rightly_and_better_answers_come_from_twenty_on() -> None:
-    for kept in (
-        [run for run in runs_of(False) if run.verdict is Verdict.HALF],
-        [run for run in runs_of(False) if run.verdict is Verdict.BETTER and run.s >= FEWEST],
-    ):
-        assert _contradicted(kept) <= 0.05
+def test_the_page_has_the_shares_of_these_runs() -> None:
+    """A linear algebra with other roundings may turn a run or two."""
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in PAGE.text.splitlines()
+        if line.startswith(("| 40 or", "| 6 to", "| less"))
+    ]
+    for row, verdict in zip(rows, (Verdict.HALF, Verdict.BETTER, Verdict.OPEN), strict=True):
+        for cell, much in zip(row[3:], (True, False), strict=True):
+            found = 100 * _contradicted([run for run in runs_of(much) if run.verdict is verdict])
+            assert float(cell.removesuffix(" %")) == pytest.approx(found, abs=2.0), (row[0], much)

@@ -106,6 +106,7 @@ def test_a_rare_outcome_takes_more_records_where_the_study_says_how_rare_it_is()
     assert says(rare.text, "commoner_share_counts", "0.9", 31)
     assert not says(unsaid.text, "commoner_share_counts", ..., ...)
     assert rare.enough_epsilon is not None
+    assert rare.enough_records is not None
     assert expected_of_sums(_rare(0.9, expected_records=1000, epsilon=rare.enough_epsilon)).verdict is Verdict.HALF
     assert expected_of_sums(_rare(0.9, expected_records=rare.enough_records + 1)).verdict is Verdict.HALF
 
