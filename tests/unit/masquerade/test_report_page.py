@@ -143,14 +143,16 @@ def test_the_noise_on_a_weight_is_that_of_the_sum_and_bars_stand_where_it_is_kno
     noise = known(study, None)
     assert noise is not None
     assert not noise.at_most
-    assert _whiskers(runs["local-aggregation"]) == 3 * 6  # three lines for each of six coordinates but the constant
-    assert _whiskers(runs["dp-gd"]) == 3 * 6
-    assert _whiskers(runs["vote"]) == 0
+    assert (
+        _drawn(runs["local-aggregation"], "whisker") == 3 * 6
+    )  # three lines for each of six coordinates but the constant
+    assert _drawn(runs["dp-gd"], "whisker") == 3 * 6
+    assert _drawn(runs["vote"], "whisker") == _drawn(runs["vote"], "pulls") == 0
     assert says(Read(_page(runs["vote"] / "charlie")).text, "noise_on_weight_unknown")
 
 
-def _whiskers(root: Path) -> int:
-    return sum(found.get("class") == "whisker" for _, found in Read(_page(root / "charlie")).tags)
+def _drawn(root: Path, kind: str) -> int:
+    return sum(found.get("class") == kind for _, found in Read(_page(root / "charlie")).tags)
 
 
 # --- The picture of the statement, and page one ----------------------------------------------
