@@ -15,9 +15,9 @@ from masquerade_core.study import AuxiliaryFile, Feature, Study
 from masquerade_core.study_files import read_study_text
 from masquerade_core.words import listed
 from masquerade_protocols import entry_named
+from masquerade_protocols.registry import PURPOSES
 
 __all__ = [
-    "PURPOSES",
     "ColumnOptions",
     "draft_of",
     "left_open",
@@ -30,9 +30,6 @@ __all__ = [
 
 _FIELDS = frozenset(field.name for field in fields(Draft))
 """The fields of a draft."""
-
-PURPOSES = {"prediction": "dp-whitened", "coefficients": "dp-glm", "statistics": "summary"}
-"""What a study can be for, and the protocol that suits it."""
 
 _EXAMPLE_PARTIES = ("site-a", "site-b", "site-c")
 
