@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from masquerade_core.study import CHARLIE
+from masquerade_protocols.dp_glm.public import Plan as GlmPlan
 from masquerade_protocols.dp_whitened.public import SIGMA, Plan
 from masquerade_protocols.psgd import schedule as psgd_schedule
+from tests.glm_oracle import oracle as glm
 from tests.stores import Case, Ran
 from tests.whitened_oracle import oracle as whitened
 
@@ -320,6 +322,24 @@ def _whitened(ran: Ran) -> Array:
     return np.concatenate([weights.ravel(), offsets])
 
 
+def _glm(ran: Ran) -> Array:
+    """tests/glm_oracle.py, with the numbers of each store in the order in which the sums take them."""
+    plan = GlmPlan(ran.study, int(ran.n.sum()))
+    drawn = ran.by_party("noise").sum(axis=0)
+    parts = dict(zip(("products", "others"), np.split(drawn, [plan.numbers_drawn[0]]), strict=True))
+
+    def noise(_label: str, length: int, products: int) -> Array:
+        taken = []
+        for which, count in (("products", products), ("others", length - products)):
+            first, parts[which] = np.split(parts[which], [count])
+            taken.append(first)
+        return np.concatenate(taken)
+
+    X, y = ran.pooled
+    weights, offset = glm(plan, X, (y + 1) / 2, noise)
+    return np.append(weights, offset)
+
+
 def counts_of(ran: Ran, name: str) -> Array:
     """One party's histograms, bin after bin, counted from its file: below, the cells, above, missing."""
     rows = np.genfromtxt(ran.files / f"{name}.csv", delimiter=",", skip_header=1)
@@ -343,6 +363,7 @@ _ORACLES: dict[str, Callable[[Ran], Array]] = {
     "vote": _votes,
     "soft": _votes,
     "dp-whitened": _whitened,
+    "dp-glm": _glm,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from masquerade_core.data.auxiliary import Auxiliary
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.schema import Covariates, Dataset
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.approvals import Approval
 from masquerade_host.store.results import RunDirectory, summarize
@@ -63,6 +63,7 @@ _FILE = f'file = "points.csv"\nsha256 = "{_POINTS.digest.hex()}"\nrecords = 30'
 _SECTIONS = {
     "dp-gd": "rounds = 6",
     "dp-whitened": "",
+    "dp-glm": 'family = "logistic"',
     "local-aggregation": 'scale = "floor"',
     "vote": f'ties = "first"\n[protocol.auxiliary]\n{_FILE}',
 }
@@ -88,6 +89,10 @@ def make_world(protocol: str, mark: str = "", *, port: int | None = None) -> Wor
 
 def _records(study: Study, seed: int) -> Dataset:
     rng = np.random.default_rng(seed)
+    if study.study.protocol == "dp-glm":  # it needs thousands
+        covariates = np.column_stack([rng.uniform(-1, 1, size=4000), rng.integers(2, size=(4000, 3))]).astype(float)
+        odds = np.exp(covariates @ [1.0, -0.5, 0.5, 0.25])
+        return Covariates(covariates, np.where(rng.uniform(size=4000) < odds / (1 + odds), 1.0, -1.0))
     X = rng.uniform(-0.4, 0.4, size=(80, study.d))
     return Dataset(X, np.where(X @ np.arange(study.d) > 0, 1.0, -1.0))
 

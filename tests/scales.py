@@ -18,6 +18,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from masquerade_core.study import CHARLIE
+from masquerade_protocols.dp_glm.public import Plan as GlmPlan
 from tests.clear import LIPSCHITZ, counts_of, descent_unit, gradient, size_class, slack
 from tests.stores import Ran
 
@@ -207,6 +208,14 @@ def _whitened(ran: Ran) -> Iterator[Draws]:
     yield Draws("noise", "normal", drawn[:, pairs:])
 
 
+def _glm(ran: Ran) -> Iterator[Draws]:
+    """The same grid; only there are more products."""
+    pairs, _ = GlmPlan(ran.study, 1).numbers_drawn
+    drawn = ran.by_party("noise", 2.0**32)
+    yield Draws("noise on products", "normal", drawn[:, :pairs] * math.sqrt(2))
+    yield Draws("noise", "normal", drawn[:, pairs:])
+
+
 def _summary(ran: Ran) -> Iterator[Draws]:
     """A replaced record moves two counts of each histogram by 1."""
     noise = ran.by_party("noisy counts", 2.0**10) - np.array([counts_of(ran, name) for name in ran.names])
@@ -224,6 +233,7 @@ _DRAWS: dict[str, Callable[[Ran], Iterator[Draws]]] = {
     "vote": _votes,
     "soft": _votes,
     "dp-whitened": _whitened,
+    "dp-glm": _glm,
     "summary": _summary,
 }
 

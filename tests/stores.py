@@ -30,6 +30,7 @@ from masquerade_core.study_files import load_study
 from masquerade_core.wire.codec import unpack_plain
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.new_keys import make_keys
+from masquerade_protocols.registry import entry_named
 from tests.forked import Forked, Nursery
 from tests.host_helpers import free_port
 from tests.processes import Machines
@@ -69,6 +70,8 @@ class Case:
         Further sections of the study.
     leaves : str
         The label of a draw: the last party leaves the run when it has written that draw down. Empty: it stays.
+    spread : float
+        How far chance moves the score that a label follows.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Case:
     colluders: int = 0
     sections: str = ""
     leaves: str = ""
+    spread: float = 0.2
 
     def __str__(self) -> str:
         return f"{self.protocol} {self.calibration}: {self.name}"
@@ -122,7 +126,7 @@ class Case:
         X = np.clip(rng.normal(size=(n, self.features)) / np.sqrt(self.features), -1, 1)
         X = np.zeros_like(X) if self.empty else X
         scores = X @ np.random.default_rng(7).normal(size=(self.features, max(self.classes, 2)))
-        y = (scores + 0.2 * rng.normal(size=scores.shape)).argmax(axis=1)
+        y = (scores + self.spread * rng.normal(size=scores.shape)).argmax(axis=1)
         y[: scores.shape[1]] = np.arange(scores.shape[1])  # every class occurs
         columns = [[f"{v:.6f}" for v in column] for column in X.T]
         head = [f"x{i}" for i in range(self.features)]
@@ -250,7 +254,9 @@ def run_case(
     )
     assert all(other == model for other in others)
     result = json.loads((machines.out(CHARLIE) / "result.json").read_text(encoding="utf-8"))
-    data = {name: load_csv(folder / f"{name}.csv", study) for name in names} if _has_model(case) else {}
+    coding = entry_named(case.protocol).records.coding
+    read = names if _has_model(case) else []
+    data = {name: load_csv(folder / f"{name}.csv", study, coding=coding) for name in read}
     released = json.loads(model) if model else {}
     data, held = _sides(study, data)
     return Ran(case, study, data, auxiliary, released, result, folder, folder / "before", folder / "state", held)

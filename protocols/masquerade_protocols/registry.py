@@ -30,6 +30,7 @@ __all__ = [
     "NO_REFUSAL",
     "NO_TIMES",
     "PROTOCOLS",
+    "PURPOSES",
     "entry_named",
     "entry_of",
     "plugin_of",
@@ -41,6 +42,9 @@ __all__ = [
 
 DEFAULT_PROTOCOL = "dp-whitened"
 """The protocol of a new study and of a demonstration: what is proved of it is the study's privacy target."""
+
+PURPOSES = {"prediction": DEFAULT_PROTOCOL, "coefficients": "dp-glm", "statistics": "summary"}
+"""What a study can be for, and the protocol that suits it."""
 
 
 class Entries(Mapping[str, Protocol]):

@@ -186,17 +186,19 @@ def _from_codebook(book: TextTable) -> Columns:
         if use == "label" and label is not None:
             raise BadInput(f"{book.at(row)}: there is a second label, {name!r}", "a study predicts one column")
         if use == "label":
-            label = _described(Label, book.at(row), {"name": name, **_label_values(cells)})
+            label = _described(Label, book.at(row), {"name": name, **_label_values(cells, book.at(row))})
         elif use == "feature":
             values = _feature_values(cells, book.at(row))
             features.append(_described(Feature, book.at(row), {"name": name, **values}) if values else Unranged(name))
     return Columns(tuple(features), label)
 
 
-def _label_values(cells: dict[str, str]) -> dict[str, Any]:
+def _label_values(cells: dict[str, str], place: str) -> dict[str, Any]:
     if positive := cells.get("positive", ""):
         return {"positive": positive}
-    return {"classes": split_levels(cells["levels"])} if cells["levels"] else {}
+    if cells["levels"]:
+        return {"classes": split_levels(cells["levels"])}
+    return {key: value for key, value in _feature_values(cells, place).items() if key in {"min", "max"}}
 
 
 def _feature_values(cells: dict[str, str], place: str) -> dict[str, Any]:

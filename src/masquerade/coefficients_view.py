@@ -49,8 +49,8 @@ def coefficients_report(found: Coefficients) -> tuple[RenderableType, ...]:
         *(Text(f"  {row.name}: cannot tell: {row.reason}", style="dim") for row in hidden),
         Padding(
             Text(
-                f"About {100 * found.weighted_down:.1f} % of the records counted less than fully. An interval covers "
-                f"the coefficient in {LEVEL:.0%} of runs, the noise counted."
+                f"About {100 * found.weighted_down:.1f} % of the records counted less than fully. In "
+                f"{100 * LEVEL:.0f} of 100 runs an interval covers its coefficient, the noise counted."
             ),
             (1, 0, 0, 2),
         ),

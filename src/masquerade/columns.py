@@ -52,7 +52,7 @@ _FEATURE_HINT = (
 
 
 def parse_label(text: str) -> Label:
-    """Read ``NAME:POSITIVE``, or ``NAME:CLASS,CLASS,...``; backslashes as in :func:`parse_feature`.
+    """Read ``NAME:POSITIVE``, ``NAME:CLASS,CLASS,...`` or ``NAME:MIN:MAX``; backslashes as in :func:`parse_feature`.
 
     Raises
     ------
@@ -62,14 +62,24 @@ def parse_label(text: str) -> Label:
     parts = _split(text, ":")
     name, values = _unescaped(":".join(parts[:-1])), _listed(parts[-1])
     try:
+        if len(parts) >= _THREE and (ends := _numbers(parts[-2:])) is not None:
+            return Label(name=_unescaped(":".join(parts[:-2])), min=ends[0], max=ends[1])
         if len(values) > 1:
             return Label(name=name, classes=values)
         return Label(name=name, positive=_unescaped(parts[-1]))
     except ValueError as error:
         raise BadInput(
-            f"--label {text!r} is neither NAME:POSITIVE nor NAME:CLASS,CLASS,...",
-            f"write for example --label outcome:yes, or --label stage:i,ii,iii; {_ESCAPE_HINT}",
+            f"--label {text!r} is neither NAME:POSITIVE nor NAME:CLASS,CLASS,... nor NAME:MIN:MAX",
+            "write for example --label outcome:yes, or --label stage:i,ii,iii, or --label pressure:60:240; "
+            f"{_ESCAPE_HINT}",
         ) from error
+
+
+def _numbers(texts: list[str]) -> list[float] | None:
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        return None
 
 
 def _split(text: str, separator: str) -> list[str]:

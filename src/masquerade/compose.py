@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from masquerade.alive import show_life, while_alive
+from masquerade.coefficients_view import coefficients_report, read_coefficients
 from masquerade.console import literal_console
 from masquerade.datasets import suited
 from masquerade.demo.plan import AUXILIARY, classifiers
@@ -143,6 +144,8 @@ def curator(parties: int, protocol: str, runs: Path, progress: Progress, calibra
     result = run_curator(study, KEY, out=out, test=test, listen=address, state=STATE, observe=progress)
     console = literal_console(width=110)
     console.print(*result_report(json.loads(result.read_text(encoding="utf-8"))))
+    if (coefficients := read_coefficients(result.parent)) is not None:
+        console.print(*coefficients_report(coefficients))
 
 
 def _refuse_what_cannot_learn(entry: Protocol, study: Study) -> None:

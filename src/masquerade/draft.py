@@ -203,7 +203,7 @@ class Draft:
     def proposal(self) -> Proposal:
         """The file's section on measuring the model."""
         wanted = self.measured and "evaluation" not in self.more
-        if not (wanted and entry_named(self.protocol).evaluates and self.proven and self.label.classes is None):
+        if not (wanted and entry_named(self.protocol).evaluates and self.proven and self.label.positive is not None):
             return Proposal()
         K = len(self.parties)
         records = K * self.min_records if self.expected_records is None else self.expected_records
@@ -332,13 +332,14 @@ class Draft:
             "intercept": self.intercept,
             "loss": self.loss,
             "label": self.label.name,
-            "label_value": self.label.positive or list(self.label.classes or ()),
+            "label_value": self.label.positive or self.label.classes or self.label.min,
             "address": self.address,
             "curator_key": shown(self.curator_key),
         }
         words = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-        key = "positive" if self.label.classes is None else "classes"
-        words |= {"label_key": key, "label_words": LABEL_WORDS[key]}
+        key = next(key for key in LABEL_WORDS if getattr(self.label, key) is not None)
+        rest = "" if self.label.max is None else f"max = {self.label.max}\n"
+        words |= {"label_key": key, "label_words": LABEL_WORDS[key], "label_rest": rest}
         words["delta_words"] = DELTA.capitalize()
         words["expected"] = "" if self.expected_records is not None else "# "
         words |= {f"{what}_note": EXAMPLE_NOTES[what] if what in self.examples else "" for what in EXAMPLE_NOTES}

@@ -152,7 +152,7 @@ intercept = {intercept}
 {label_note}[label]
 name = {label}
 {label_key} = {label_value}
-
+{label_rest}
 # The other columns. Their bounds and levels are public, so nobody may take them from the parties' records.
 {feature_note}"""
 
@@ -193,7 +193,11 @@ key_bits = {key_bits}
 """
 """The section where numbers are encrypted, and none of them is a secure sum."""
 
-LABEL_WORDS = {"positive": "and which of its two values counts as +1", "classes": "and its values"}
+LABEL_WORDS = {
+    "positive": "and which of its two values counts as +1",
+    "classes": "and its values",
+    "min": "a number, and its public bounds",
+}
 
 AUXILIARY = """
 # The auxiliary records: public, with the same columns and no label. Everybody needs this file beside the study.

@@ -15,8 +15,18 @@ from masquerade_core.study import AuxiliaryFile, Feature, Study
 from masquerade_core.study_files import read_study_text
 from masquerade_core.words import listed
 from masquerade_protocols import entry_named
+from masquerade_protocols.registry import PURPOSES
 
-__all__ = ["ColumnOptions", "draft_of", "left_open", "parse_setting", "placed", "run_settings", "settings_of"]
+__all__ = [
+    "ColumnOptions",
+    "draft_of",
+    "left_open",
+    "parse_setting",
+    "placed",
+    "protocol_for",
+    "run_settings",
+    "settings_of",
+]
 
 _FIELDS = frozenset(field.name for field in fields(Draft))
 """The fields of a draft."""
@@ -138,7 +148,7 @@ def draft_of(
     known = {} if like is None else settings_of(like, given["protocol"], given["calibration"])
     chosen, notes = _columns_of(columns, known)
     values = known | chosen | {key: value for key, value in given.items() if value is not None and value != []}
-    values["parameters"] = {**known.get("parameters", {}), **given["parameters"]}
+    values["parameters"] = {**_family(values), **known.get("parameters", {}), **given["parameters"]}
     if given["parties"]:
         values |= {"min_parties": None, "lead": given["lead"]}
     elif not known:
@@ -149,6 +159,36 @@ def draft_of(
     if auxiliary is not None:
         values["auxiliary"] = auxiliary_file(auxiliary, _ranged(values.get("features", Draft.features)))
     return Draft(**values), notes
+
+
+def protocol_for(purpose: str | None, protocol: str | None) -> str | None:
+    """Return the protocol of ``--for``, or of ``--protocol`` where that was given instead.
+
+    Raises
+    ------
+    BadInput
+        Both were given, or there is no such purpose.
+    """
+    if purpose is None:
+        return protocol
+    if protocol is not None:
+        raise BadInput(
+            f"--for {purpose} and --protocol {protocol} were given, and each of them chooses a protocol",
+            "leave one of them out",
+        )
+    if purpose not in PURPOSES:
+        raise BadInput(
+            f"--for is {purpose!r}, but must be {listed(list(PURPOSES), 'or')}",
+            "coefficients of a regression have intervals; statistics are of the columns, without a model",
+        )
+    return PURPOSES[purpose]
+
+
+def _family(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the family of a regression, where the label is a number: a new study's is for one of two values."""
+    label = values.get("label", Draft.label)
+    fits = entry_named(values.get("protocol") or Draft.protocol).coefficients
+    return {"family": "linear"} if fits and label.number is not None else {}
 
 
 def placed(text: str) -> tuple[str, PublicKeys | None]:

@@ -18,7 +18,8 @@ from masquerade.layout import heading, paragraphs, short
 from masquerade.statement_view import documentation, flags, statement
 from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.study import Label, Study
-from masquerade_protocols import Cost, Explanation
+from masquerade_core.words import counted
+from masquerade_protocols import Cost, Explanation, entry_named
 
 __all__ = [
     "costs",
@@ -34,6 +35,7 @@ __all__ = [
     "program",
     "result_report",
     "short",
+    "size_of_record",
     "sparkline",
     "statement",
     "study_fingerprint",
@@ -139,7 +141,7 @@ def explained(
     return (
         Text.assemble(
             (rules.name, "bold cyan"),
-            f"  {rules.protocol}, {study.K} parties, {study.d} coordinates, ",
+            f"  {rules.protocol}, {study.K} parties, {size_of_record(study)}, ",
             (f"epsilon = {target.epsilon:g}", "bold"),
         ),
         heading("What leaves my machine"),
@@ -160,6 +162,13 @@ def explained(
         *([Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2))] if study.lead else []),
         Text.assemble("\n  the study's own fingerprint  ", (study_fingerprint(study), "bold")),
     )
+
+
+def size_of_record(study: Study) -> str:
+    """Return how many numbers a record becomes, in words: coordinates, or the covariates of a regression."""
+    if entry_named(study.study.protocol).records.coding == "treatment":
+        return counted(len(study.covariates), "covariate")
+    return f"{study.d} coordinates"
 
 
 def _classes(label: Label) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")
 
-RUNS = ("dp-gd", "local-aggregation", "vote")
+RUNS = ("dp-gd", "dp-glm", "local-aggregation", "vote")
 PAGES = (*RUNS, "signature", "simulation")
 SCREEN, TELEPHONE = (1280, 800), (390, 844)
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]

@@ -55,7 +55,7 @@ _ENTRY = Protocol(
     party=roles.party,
     charlie=roles.charlie,
     parameters=public.Parameters,
-    section='family = "logistic"\n',
+    section='# "logistic" for a label of two values, "linear" for a number with public bounds.\nfamily = "logistic"\n',
     stages=("keys", "moments", "rounds"),
     check=public.check,
     statement=statement,

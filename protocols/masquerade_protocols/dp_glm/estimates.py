@@ -40,6 +40,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)  # Gauss-Hermite: mean
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _LONGEST_MOVE = 2.5
 _PILOT = 3.0  # the longest pilot: the spread of its scores
+_LARGEST = 2.0**29
 _TINY = 1e-12
 _LEAST_RESIDUAL = 1e-4  # of the label's variance
 _RARE = 1e-3  # a share of labels that is nearer to 0 or 1 counts as this one
@@ -51,6 +52,11 @@ def logistic(x: _Floats) -> _Floats:
     with np.errstate(over="ignore"):
         chances: _Floats = 1 / (1 + np.exp(-x))
     return chances
+
+
+def _sent(numbers: _Floats) -> _Floats:
+    """Return numbers that a message holds: where all labels are equal, or all records, a step may be of any length."""
+    return np.clip(np.nan_to_num(numbers, nan=_LARGEST), -_LARGEST, _LARGEST)
 
 
 def _mean_over_normal(values: _Floats) -> float:
@@ -186,7 +192,7 @@ class Point:
 
     def numbers(self) -> _Floats:
         """Return all of it as one vector."""
-        return np.append(self.theta, [self.C, self.CH, 0.0 if self.K is None else self.K])
+        return _sent(np.append(self.theta, [self.C, self.CH, 0.0 if self.K is None else self.K]))
 
     @classmethod
     def of(cls, numbers: _Floats, plan: Plan) -> Self:
@@ -435,10 +441,10 @@ class Fit:
     def numbers(self, N: int) -> _Floats:
         """Return all of it as one vector, variances in units of 1/N."""
         upper = np.triu_indices(len(self.beta))
-        return np.concatenate([
+        return _sent(np.concatenate([
             self.beta, self.move, N * self.V[upper], N * self.Vs[upper],
             [self.last_step, self.longest, self.weighted_down, self.beyond, self.weak],
-        ])  # fmt: skip
+        ]))  # fmt: skip
 
     @classmethod
     def of(cls, numbers: _Floats, N: int, d: int) -> Self:

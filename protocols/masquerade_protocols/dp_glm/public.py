@@ -215,10 +215,10 @@ class Plan(SumsPlan):
         return {
             "location": Noisy(p + first + (not linear), 0, (squared + (not linear)) / SQUARES),
             "spread": Noisy(p + first, 0, squared / SQUARES),
-            "moments": Noisy(pairs + 2 * p + linear, pairs, Fraction(9, 2) + linear),
-            "step 1": Noisy(steps + 3 * d + histograms + linear, steps, 6 + Fraction(linear, 4)),
-            "step 2": Noisy(steps + 3 * d + 1 + linear, steps, Fraction(101 + linear, 20)),
-            "step 3": Noisy(steps + 3 * d + 1 + 2 * linear, steps, Fraction(101 + 2 * linear, 20)),
+            "moments": Noisy(pairs + 2 * p + linear, pairs, Fraction(9, 2)),
+            "step 1": Noisy(steps + 3 * d + histograms + linear, steps, Fraction(6)),
+            "step 2": Noisy(steps + 3 * d + 1 + linear, steps, Fraction(101, 20)),
+            "step 3": Noisy(steps + 3 * d + 1 + 2 * linear, steps, Fraction(101 + linear, 20)),
         }
 
     @property

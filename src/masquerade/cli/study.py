@@ -35,6 +35,7 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
     """Check a study file, list its faults, and estimate the quality of the model."""
     from rich.text import Text
 
+    from masquerade.report import size_of_record
     from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
@@ -48,7 +49,7 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
         warning = "" if network else f"; with {loaded.key_bits}-bit keys it is for simulations only"
         hint = f"masquerade study show {study}"
     valid = (
-        f"{study} is a valid study: {entry.name}, {loaded.K} parties, {loaded.d} coordinates, "
+        f"{study} is a valid study: {entry.name}, {loaded.K} parties, {size_of_record(loaded)}, "
         f"epsilon = {loaded.privacy.epsilon:g}{warning}"
     )
     expected = entry.expectation(loaded) if entry.expectation else None

@@ -21,6 +21,15 @@ def new(
             show_default=False,
         ),
     ] = None,
+    purpose: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            help="Instead of --protocol: 'prediction' of new records, 'coefficients' of a regression with intervals, "
+            "or 'statistics' of the columns.",
+            show_default=False,
+        ),
+    ] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
@@ -124,7 +133,8 @@ def new(
     label: Annotated[
         str | None,
         typer.Option(
-            help="The column to predict: NAME:POSITIVE or NAME:CLASS,CLASS,... Backslashes as in --feature.",
+            help="The column to predict: NAME:POSITIVE, NAME:CLASS,CLASS,..., or NAME:MIN:MAX where it is a number. "
+            "Backslashes as in --feature.",
             show_default=False,
         ),
     ] = None,
@@ -253,14 +263,14 @@ def new(
     given = {**locals()}
     if measured is not None or threshold is not None:
         return _measuring(given)
-    from masquerade.drafting import ColumnOptions, draft_of, left_open, parse_setting, placed
+    from masquerade.drafting import ColumnOptions, draft_of, left_open, parse_setting, placed, protocol_for
     from masquerade.losing import dropout_options
     from masquerade_core.identity import PublicKeys
 
     del output_format
     draft, notes = draft_of(
         {
-            "protocol": protocol,
+            "protocol": protocol_for(purpose, protocol),
             "rounds": rounds,
             "parameters": dict(map(parse_setting, setting or ())) | ({} if clip is None else {"clip": clip}),
             "name": name,

@@ -16,7 +16,7 @@ from masquerade.demo.tuned import tuned_answers
 from masquerade.demo.worth import errs_less, same_answer, worth_it
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.pooling import pool
-from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.data.schema import Covariates, Dataset, Encoder
 from masquerade_core.model import answers_of, error_on, gives_one_answer
 from masquerade_core.study import Study
 from masquerade_protocols import Released, protocol_of
@@ -99,10 +99,17 @@ def compare(
     singles = [float(np.mean(wrong)) for wrong in own.values()]
     labels, counts = np.unique(test.y, return_counts=True)
     majority = test.y != labels[counts.argmax()]
-    clean = protocol_of(study).noiseless(study, data, released, auxiliary=auxiliary, classifiers=classifiers(study))
+    # What no protocol made is learned from records in the unit ball; the protocol's own model may be for others.
+    protocol = protocol_of(study)
+    own_encoder = Encoder.from_study(study, protocol.records.coding)
+    theirs, tests = data, test
+    if own_encoder != encoder:
+        theirs = {name: encoded(records, own_encoder, study) for name, records in cohort.parties.items()}
+        tests = encoded(cohort.test, own_encoder, study)
+    clean = protocol.noiseless(study, theirs, released, auxiliary=auxiliary, classifiers=classifiers(study))
     worth, same, useless = "", "", False
     if released is not None:
-        said = answers_of(released, test.X, test.classes)
+        said = answers_of(released, tests.X, tests.classes)
         worth = worth_it(said != test.y, own, majority)
         if len(own) < len(data):
             worth = f"Of the {len(data)} parties, {len(own)} were looked at. {worth}"
@@ -114,7 +121,7 @@ def compare(
         best_single=min(singles),
         median_single=float(np.median(singles)),
         worst_single=max(singles),
-        without_noise=error_on(clean.model, test),
+        without_noise=error_on(clean.model, tests),
         noiseless=clean.what,
         majority=float(np.mean(majority)),
         noise_ratio=clean.noise_ratio,
@@ -140,6 +147,7 @@ def encoded(records: Records, encoder: Encoder, study: Study) -> Dataset:
     columns = dict(zip(records.columns, zip(*records.rows, strict=True), strict=True))
     labels, classes = np.array(columns[study.label.name]), study.label.classes
     if classes is None:
-        return Dataset(encoder.encode(columns), np.where(labels == study.label.positive, 1.0, -1.0))
+        kind = Covariates if encoder.coding == "treatment" else Dataset
+        return kind(encoder.encode(columns), np.where(labels == study.label.positive, 1.0, -1.0))
     places = np.array([classes.index(label) for label in labels], dtype=np.float64)
     return Dataset(encoder.encode(columns), places, len(classes))

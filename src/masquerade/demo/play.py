@@ -18,6 +18,7 @@ from masquerade_core.learning.classifiers import named
 from masquerade_core.study import CHARLIE
 from masquerade_curator.options import CuratorOptions
 from masquerade_party.options import PartyOptions
+from masquerade_protocols import protocol_of
 
 __all__ = ["Played", "play", "play_in_memory"]
 
@@ -49,7 +50,8 @@ class Played:
 def play_in_memory(plan: Plan) -> Played:
     """Run Charlie and the parties in this process; the files say that this is a simulation."""
     began = time.monotonic()
-    study, encoder = plan.study, Encoder.from_study(plan.study)
+    study = plan.study
+    encoder = Encoder.from_study(study, protocol_of(study).records.coding)
     simulation = simulate(
         study,
         {name: encoded(records, encoder, study) for name, records in plan.cohort.parties.items()},

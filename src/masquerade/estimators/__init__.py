@@ -2,6 +2,7 @@
 
 from masquerade.estimators.base import SimulatedClassifier
 from masquerade.estimators.baselines import GOP, Average, Batch, CentralDP, Individual, Pooled
+from masquerade.estimators.glm import DPGLM
 from masquerade.estimators.protocols import (
     PSGD,
     DecayingBudget,
@@ -17,6 +18,7 @@ from masquerade.estimators.voting import SoftEnsemble, VoteEnsemble
 from masquerade.estimators.warned import InvalidInput, PrivacyLeakWarning, SearchCostWarning
 
 __all__ = [
+    "DPGLM",
     "GOP",
     "PSGD",
     "Average",

@@ -23,10 +23,10 @@ from masquerade.estimators.records import Records, read_records
 from masquerade.estimators.studies import AUXILIARY_FILE, Public, Shape, draft_of, parsed, write_new
 from masquerade.estimators.warned import PrivacyLeakWarning, refusing
 from masquerade.simulation import WATERMARK, Simulation, simulate
-from masquerade_core.data.schema import Dataset, Encoder
+from masquerade_core.data.schema import Covariates, Dataset, Encoder
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import scores_of
-from masquerade_core.study import Feature, Study
+from masquerade_core.study import Feature, Label, Study
 from masquerade_protocols import entry_named
 
 __all__ = ["SimulatedClassifier"]
@@ -94,7 +94,7 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     simulation_ : Simulation
         The outcome.
     weights_ : ndarray, shape (1 or C, d)
-        In the order of ``study_.coordinates``.
+        In the order of ``study_.coordinates``; of a regression, in that of ``study_.covariates``.
     parties_ : ndarray of str, shape (n,)
         Each record's party, by its name in the study.
     party_labels_ : dict of str to str
@@ -158,8 +158,9 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, records: Records, label_name: str, parties: Any, n_parties: int | None, seed: int | None) -> None:
         entry = entry_named(self._protocol)
-        classes, y = targets_of(records.y, self._protocol, several=self._several)
         features, leaks = features_of(records, self.bounds, self.levels)
+        classes, y, label, more = self._targets(records, label_name, features)
+        leaks += more
         self._warn_of_leaks(leaks)
         if parties is None:
             labels, owners = deal(records.n, self.n_parties if n_parties is None else n_parties, rng_of(seed, "deal"))
@@ -170,15 +171,17 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         public = self._public(features, seed)
         shape = Shape(
             features=features,
-            label=label_of(label_name, classes, features),
+            label=label,
             parties=names,
             fewest=max(2, min(len(own) for own in rows)),
             auxiliary=None if public is None else public.named,
         )
         text = self._study_text(shape)
         study = parsed(text)
-        X = Encoder.from_study(study).encode(records.encodable(features))
-        data = {name: Dataset(X[own], y[own], study.classes) for name, own in zip(names, rows, strict=True)}
+        coding = entry.records.coding
+        X = Encoder.from_study(study, coding).encode(records.encodable(features))
+        made = Covariates if coding == "treatment" else Dataset
+        data = {name: made(X[own], y[own], study.classes) for name, own in zip(names, rows, strict=True)}
         family: Family = self.__dict__.setdefault("_family", Family())
         warn_of_a_search(family, type(self).__name__, study.privacy.epsilon, study.privacy.delta)
         own_classifiers = self._own_classifiers(names)
@@ -195,6 +198,13 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.watermark_ = WATERMARK
         self._shape, self._text, self._leaks = shape, text, leaks
         self._auxiliary_text = None if public is None else public.text
+
+    def _targets(
+        self, records: Records, name: str, features: tuple[Feature, ...]
+    ) -> tuple[_Array, _Array, Label, tuple[str, ...]]:
+        """Return the classes, the records' labels, the study's label, and what was read off the records for it."""
+        classes, y = targets_of(records.y, self._protocol, several=self._several)
+        return classes, y, label_of(name, classes, features), ()
 
     def _study_text(self, shape: Shape) -> str:
         settings = self.get_params(deep=False)
@@ -255,7 +265,8 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         records = read_records(self, X, fitting=False)
         study = self.study_
         with refusing():
-            coordinates = Encoder.from_study(study).encode(records.encodable(study.features))
+            coding = entry_named(self._protocol).records.coding
+            coordinates = Encoder.from_study(study, coding).encode(records.encodable(study.features))
         model = self.simulation_.model
         scores: _Array = scores_of(model, coordinates, study.classes)
         return scores if study.multiclass else scores - model.threshold

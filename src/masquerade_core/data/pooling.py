@@ -24,4 +24,4 @@ def pool(study: Study, data: Mapping[str, Dataset]) -> Dataset:
         raise BadInput(f"there are no records of {listed(absent)}", "give records for every party of the study")
     parts = [data[name] for name in study.names]
     X, y = (np.concatenate(columns) for columns in zip(*((part.X, part.y) for part in parts), strict=True))
-    return Dataset(X, y, study.classes)
+    return type(parts[0])(X, y, study.classes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from masquerade.coefficients_view import coefficients_report
+from masquerade.coefficients_view import coefficients_report, read_coefficients
 from masquerade.exports.card import card_of, read_card
 from masquerade.exports.provenance import Provenance
 from masquerade.exports.writing import exported, forms_of
@@ -136,11 +137,37 @@ def test_the_forest_plot_is_estimates_csv_and_grey_where_nothing_can_be_told(fol
         if key not in {"name", "told", "reason"} and cell
     }
     assert {key: value for key, value in read.numbers.items() if key.startswith("coefficients.")} == wanted
+    for field, value, shown in re.findall(
+        r'<data data-field="(coefficients[^"]*)" value="([^"]*)">([^<]*)</data>', page
+    ):
+        text, number = shown.replace("−", "-").replace(",", ""), float(value)
+        wanted_text = 100 * number if field.endswith("privacy_share") else number
+        assert float(text.removesuffix(" %")) == pytest.approx(wanted_text, rel=0.01)
     assert len([line for line in lines if line["told"] == "no"]) == 1
     assert page.count('class="unknown"') == 1
     assert page.count('class="point"') == len(lines) - 2  # neither the intercept nor the hidden one
     assert REASON in read.text
     assert not any(name.startswith("weights.") for name in read.numbers)
+
+
+def test_a_real_run_leaves_everybody_the_same_estimates_and_signs_them(tmp_path: Path) -> None:
+    root = run_to(tmp_path, "dp-glm")
+    texts = {name: (root / name / ESTIMATES).read_text() for name in ("charlie", "north", "south", "west")}
+    assert len(set(texts.values())) == 1
+    lines = _lines(texts["charlie"])
+    assert [line["told"] for line in lines] == ["yes"] * 6
+    for line, true in zip(lines[1:3], (1 / 50, -0.5), strict=True):  # age goes from 0 to 100
+        assert float(line["estimate"]) == pytest.approx(true, abs=4 * float(line["se"]))
+    run = read_run(root / "north")
+    assert run.verified
+    read = Read(report_page(run))
+    assert read.numbers[f"coefficients.{lines[1]['name']}.odds_high"] == float(lines[1]["odds_high"])
+    found = read_coefficients(root / "north")
+    assert found is not None
+    assert found.to_csv() == texts["north"]
+    assert read_coefficients(tmp_path) is None
+    (root / "north" / ESTIMATES).write_text(texts["north"].replace("yes", "no", 1))
+    assert not read_run(root / "north").verified
 
 
 def test_a_number_is_drawn_for_a_tenth_of_its_range_and_a_level_against_the_first() -> None:
@@ -216,10 +243,12 @@ def test_predict_says_why_there_are_no_limits_and_skipped_records_have_none(shel
     assert says(shell("predict", hidden, tmp_path / "new.csv").err, "no_intervals_because", ...)
     model = regression()
     strict = replace(model, encoder=replace(model.encoder, out_of_bounds="refuse"))
-    (tmp_path / "new.csv").write_text("age,sex,stage,dose\n300,f,i,0\n30,f,i,0\n")
+    (tmp_path / "new.csv").write_text("age,sex,stage,dose\n70,m,ii,3\n300,f,i,0\n30,f,i,0\n")
     found = shell.json("predict", _saved(strict, tmp_path), tmp_path / "new.csv", "--on-error", "skip").data
-    assert found["intervals"][0] is None
-    assert found["intervals"][1] is not None
+    (tmp_path / "new.csv").write_text("age,sex,stage,dose\n70,m,ii,3\n30,f,i,0\n")
+    good = shell.json("predict", tmp_path / "model.json", tmp_path / "new.csv").data["intervals"]
+    assert good[0] != good[1]
+    assert found["intervals"] == [good[0], None, good[1]]
 
 
 # --- Exports --------------------------------------------------------------------------------

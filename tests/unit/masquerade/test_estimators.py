@@ -21,6 +21,7 @@ from sklearn.preprocessing import FunctionTransformer
 import masquerade
 from masquerade.cli.study import show
 from masquerade.estimators import (
+    DPGLM,
     GOP,
     PSGD,
     Average,
@@ -109,7 +110,8 @@ def test_the_study_of_a_fit_simulated_from_a_file_gives_the_same_weights(
     simulation = simulate(study, data, seed=5, auxiliary=auxiliary)
     assert simulation.model.weights == tuple(fitted.weights_.ravel())
     other = simulate(study, data, seed=6, auxiliary=auxiliary)
-    assert (other.model.weights == simulation.model.weights) == (not fitted._noisy)
+    tells_nothing = isinstance(estimator, DPGLM)  # of so few records, without a noisy sum
+    assert (other.model.weights == simulation.model.weights) == (not fitted._noisy or tells_nothing)
 
 
 @pytest.mark.filterwarnings("ignore::masquerade.estimators.SearchCostWarning")
@@ -455,7 +457,8 @@ def test_the_debits_are_those_of_a_real_ledger(estimator: SimulatedClassifier, t
     number = ledger.start_attempt(study, "site-b", records)
     ledger.debit(study.digest().hex(), "site-b", number, bytes(16), own.releases)
     ledger.finish(study, "site-b")
-    assert own.epsilon == ledger.account("default").spent > 0
+    assert own.epsilon == ledger.account("default").spent
+    assert (own.epsilon > 0) == (not isinstance(estimator, DPGLM))  # that tells nothing of so few records
     assert own.delta == study.privacy.delta
     ledger.close()
 

@@ -471,3 +471,37 @@ def test_a_new_study_moves_cells_to_their_bounds_unless_it_is_told_to_refuse_the
     assert made(shell, tmp_path / "b.toml", "--out-of-bounds", "refuse").study.out_of_bounds == "refuse"
     assert made(shell, tmp_path / "c.toml", "--like", tmp_path / "b.toml").study.out_of_bounds == "refuse"
     assert says((tmp_path / "a.toml").read_text().replace("\n# ", " "), "refusal_tells")
+
+
+# --- What it is for -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("purpose", "protocol"), [("prediction", "dp-whitened"), ("coefficients", "dp-glm"), ("statistics", "summary")]
+)
+def test_a_purpose_chooses_the_protocol(shell: Shell, tmp_path: Path, purpose: str, protocol: str) -> None:
+    study = made(shell, tmp_path / "s.toml", "--feature", "age:0:120", "--label", "ill:yes", "--for", purpose)
+    assert entry_of(study).name == protocol
+    said = shell("study", "check", tmp_path / "s.toml").err
+    assert ("1 covariate," in said, "2 coordinates," in said) == (protocol == "dp-glm", protocol != "dp-glm")
+
+
+def test_a_purpose_and_a_protocol_exclude_each_other(shell: Shell, tmp_path: Path) -> None:
+    answer = shell("study", "new", "-o", tmp_path / "s.toml", "--for", "statistics", "--protocol", "dp-gd")
+    assert (answer.code, says(answer.err, "each_chooses_a_protocol", "statistics", "dp-gd")) == (4, True)
+    answer = shell("study", "new", "-o", tmp_path / "s.toml", "--for", "fun")
+    assert (answer.code, says(answer.err, "no_such_purpose", "'fun'", ...)) == (4, True)
+
+
+def test_a_label_that_is_a_number_makes_a_linear_regression(shell: Shell, tmp_path: Path) -> None:
+    words = ["--feature", "age:0:120", "--label", "pressure:60:240", "--for", "coefficients"]
+    study = made(shell, tmp_path / "s.toml", *words)
+    assert study.label == Label(name="pressure", min=60.0, max=240.0)
+    assert study.protocol == {"family": "linear"}
+    (tmp_path / "book.csv").write_text("name,use,min,max,levels\nage,,0,120,\npressure,label,60,240,\n")
+    by_book = made(shell, tmp_path / "b.toml", "--features-from", tmp_path / "book.csv", "--for", "coefficients")
+    assert (by_book.label, by_book.features, by_book.protocol) == (study.label, study.features, study.protocol)
+    again = made(shell, tmp_path / "t.toml", "--like", tmp_path / "s.toml")
+    assert (again.label, again.protocol) == (study.label, study.protocol)
+    refused = shell("study", "new", "-o", tmp_path / "u.toml", "--label", "pressure:240:60")
+    assert (refused.code, says(refused.err, "label_neither_nor")) == (4, True)

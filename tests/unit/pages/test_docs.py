@@ -189,7 +189,16 @@ def test_the_table_of_gaps_names_tests_and_pages_that_exist() -> None:
     assert [row for row in rows if "](" not in row and "`test_" not in row] == []
 
 
-NEW = ("tutorial", "faq", "gaps", "howto/site", "howto/coordinator", "howto/researcher", "reference/commands")
+NEW = (
+    "tutorial",
+    "faq",
+    "gaps",
+    "howto/site",
+    "howto/coordinator",
+    "howto/researcher",
+    "reference/commands",
+    "coefficients",
+)
 
 
 @pytest.mark.parametrize("name", NEW)
@@ -200,7 +209,7 @@ def test_new_pages_have_short_sentences_and_links_that_lead_somewhere(name: str)
     assert [sentence for sentence in sentences(text) if len(sentence.split()) > 25] == []
 
 
-@pytest.mark.parametrize("name", ["first-study", "compare-protocols", "break-a-claim"])
+@pytest.mark.parametrize("name", ["first-study", "compare-protocols", "break-a-claim", "coefficients"])
 def test_a_notebook_is_a_text_without_outputs_whose_cells_are_checked(name: str) -> None:
     text = Page(f"docs/notebooks/{name}.md").text
     assert text.startswith("---\njupytext:\n")

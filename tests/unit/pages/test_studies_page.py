@@ -86,7 +86,7 @@ def test_the_other_studies_are_as_the_page_says(studies: dict[str, Study]) -> No
 def test_each_option_of_the_table_is_read_as_the_page_says() -> None:
     cells = [row.split(" | ")[0].strip("| `") for row in PAGE.text.splitlines() if row.startswith("| `--")]
     words = dict.fromkeys(shlex.split(cell.replace("...,", ""))[1] for cell in cells)
-    features = [parse_feature(word) for word in words if not word.startswith(("income", "stage", "fnlwgt"))]
+    features = [parse_feature(word) for word in words if not word.startswith(("income", "stage", "pressure", "fnlwgt"))]
     assert features == [
         Feature(name="capital-gain", min=0.0, max=100_000.0),
         Feature(name="sex", levels=("Female", "Male")),
@@ -95,7 +95,8 @@ def test_each_option_of_the_table_is_read_as_the_page_says() -> None:
         Feature(name="job", levels=("a,b", "c:d")),
     ]
     assert parse_label("stage:i,ii,iii").classes == ("i", "ii", "iii")
-    assert "stage:i,ii,iii" in words
+    assert (parse_label("pressure:60:240").min, parse_label("pressure:60:240").max) == (60, 240)
+    assert {"stage:i,ii,iii", "pressure:60:240"} <= set(words)
 
 
 def test_help_explains_escapes_and_the_missing_level(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from masquerade_protocols import MEASUREMENTS, PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study, measuring_of
+from tests.glm_helpers import glm_study, made_up, split_up
 from tests.local_descent_helpers import local_descent_study
 from tests.protocol_helpers import make_data, make_study
 from tests.proven_helpers import proven_study
@@ -43,6 +44,7 @@ def _proven_votes(protocol: str) -> Study:
 STUDIES: dict[str, Callable[[], Study]] = {
     "dp-whitened": lambda: whitened_study(3, D),
     "dp-whitened, with gradients": lambda: whitened_study(3, D, epsilon=3.0, min_records=300),
+    "dp-glm": lambda: glm_study(3, epsilon=8.0, min_records=400),
     "dp-gd": lambda: dp_gd_study(3, D, "rounds = 2"),
     "dp-gd, five parties": lambda: dp_gd_study(5, D, "rounds = 3"),
     "dp-gd, evaluated": lambda: held_back_study(3, D, section="rounds = 2"),
@@ -116,7 +118,8 @@ def _counted_run(study: Study, monkeypatch: pytest.MonkeyPatch) -> Counted:
         elif not entry.makes_model:
             run_in_memory(entry, study, dealt(study, (study.study.min_records,) * study.K), table=run.table)
         else:
-            data = make_data(study, (study.study.min_records,) * study.K)
+            sizes = (study.study.min_records,) * study.K
+            data = split_up(study, made_up(sum(sizes))) if entry.coefficients else make_data(study, sizes)
             run_in_memory(entry, study, data, table=run.table)
     return run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,19 @@ from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.privacy.expectation import Verdict
-from masquerade_core.study import CHARLIE, Feature, Study
+from masquerade_core.rng import SimulationRng
+from masquerade_core.study import CHARLIE, Feature, Label, Study
+from masquerade_core.table import Silence, Table
 from masquerade_protocols.blocks.adaptive_sums import SIGMA
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
 from masquerade_protocols.dp_glm import roles, vectors
+from masquerade_protocols.dp_glm.entry import DP_GLM
 from masquerade_protocols.dp_glm.estimates import Design, Point, logistic
 from masquerade_protocols.dp_glm.expected import expected
 from masquerade_protocols.dp_glm.public import SUMS, Plan, width_ratio
 from masquerade_protocols.in_memory import run_in_memory
+from tests.dropout_helpers import losing
+from tests.evaluation_helpers import held_back_study
 from tests.glm_helpers import FEATURES, as_data, glm_study, made_up, split_up
 
 _Floats = NDArray[np.float64]
@@ -152,6 +158,117 @@ def test_a_sum_is_exact_however_records_are_split() -> None:
     assert np.abs(whole).max() > plan.unit("step 1")
 
 
+def test_records_from_a_file_streamed_or_not_give_the_same_model(tmp_path: Path) -> None:
+    study, data = glm_study(2, epsilon=4.0), {}
+    for name, part in split_up(study, made_up(4000)).items():
+        kinds = np.array(["a", "b", "c"])[(part.X[:, 3:] @ (1, 2)).astype(int)]
+        rows = zip(
+            60 + 40 * part.X[:, 0],
+            4 * part.X[:, 1],
+            np.array(["f", "m"])[part.X[:, 2].astype(int)],
+            kinds,
+            part.y,
+            strict=True,
+        )
+        path = data[name] = tmp_path / f"{name}.csv"
+        lines = [f"{float(age)!r},{float(dose)!r},{sex},{site},{int(y > 0)}" for age, dose, sex, site, y in rows]
+        path.write_text("\n".join(["age,dose,sex,site,y", *lines]))
+    loader, found = DP_GLM.records, []
+    assert loader.streamed is not None
+    for read in (loader.one, lambda path, study: loader.streamed(path, study, tmp_path)):
+        table = Table(study.names, {name: SimulationRng("read", name) for name in (*study.names, CHARLIE)}, bytes(16))
+        records = {name: read(path, study) for name, path in data.items()}
+        found.append(run_in_memory(DP_GLM, study, records, table=table)[CHARLIE])
+    assert found[0] == found[1]
+    assert found[0].coefficients.told
+
+
+# --- A linear model -----------------------------------------------------------------
+
+
+def _linear(K: int = 3, epsilon: float = 4.0, *, low: float = -5.0, high: float = 15.0) -> Study:
+    study = glm_study(K, epsilon=epsilon)
+    label = Label(name="y", min=low, max=high)
+    return study.model_copy(update={"label": label, "protocol": {"family": "linear"}})
+
+
+def _with_numbers(n: int, seed: int = 4) -> tuple[Dataset, _Floats, _Floats]:
+    """Records with a label that is a number, the same in own units with a constant, and the label in its own."""
+    data, rng = made_up(n, seed), np.random.default_rng(seed + 1)
+    own = data.X.copy()
+    own[:, 0], own[:, 1] = 60 + 40 * own[:, 0], 4 * own[:, 1]
+    A = np.column_stack([np.ones(n), own])
+    y = np.clip(A @ (2.0, 0.05, 0.5, -0.4, 0.3, 0.0) + rng.standard_normal(n), -5, 15)
+    return as_data(data.X.copy(), (y - 5) / 10), A, y
+
+
+def test_slopes_of_a_number_are_in_its_own_units() -> None:
+    study, (data, A, _) = _linear(), _with_numbers(6000)
+    roles.check(study)
+    models = run_in_memory(roles, study, split_up(study, data))
+    assert all(models[name] == models[CHARLIE] for name in study.names)
+    model = models[CHARLIE]
+    found = model.coefficients
+    assert found is not None
+    assert found.family == "linear"
+    for row, true in zip(found.rows, (2.0, 0.05, 0.5, -0.4, 0.3, 0.0), strict=True):
+        assert row.told
+        assert abs(row.estimate - true) < 4 * row.se
+    estimates = np.array([row.estimate for row in found.rows])
+    predicted = data.X[:50] @ np.array(model.weights) + model.offset[0]
+    assert 5 + 10 * predicted == pytest.approx(A[:50] @ estimates)
+    assert found.beyond is not None
+    assert type(found).from_json(json.loads(json.dumps(found.to_json())), study.covariates) == found
+
+
+def test_without_noise_slopes_and_errors_are_those_of_least_squares() -> None:
+    study, (data, A, y) = _linear(epsilon=20.0), _with_numbers(20_000)
+    found = _clear(study, data).coefficients
+    assert found is not None
+    inverse = np.linalg.inv(A.T @ A)
+    theta = inverse @ A.T @ y
+    residuals = y - A @ theta
+    se = np.sqrt(np.diag(inverse) * (residuals @ residuals) / (data.n - 6))
+    for row, estimate, error in zip(found.rows, theta, se, strict=True):
+        assert row.estimate == pytest.approx(estimate, abs=0.3 * error)  # a few of the residuals are cut
+        assert row.se == pytest.approx(error, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("study", "said"),
+    [
+        (glm_study(3).model_copy(update={"protocol": {"family": "linear"}}), "no number"),
+        (_linear().model_copy(update={"protocol": {}}), "no positive value"),
+    ],
+    ids=["a label of two values", "a number"],
+)
+def test_a_label_of_the_other_family_is_refused(study: Study, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        roles.check(study)
+
+
+# --- Evaluation, and parties that are lost ------------------------------------------------
+
+
+def test_records_that_are_held_back_measure_the_model() -> None:
+    study = glm_study(3, epsilon=4.0)
+    study = study.model_copy(update={"evaluation": held_back_study(3, 4).evaluation})
+    model = run_in_memory(DP_GLM, study, split_up(study, made_up(6000)))[CHARLIE]
+    assert model.evaluation is not None
+    assert model.coefficients is not None
+    assert model.coefficients.records < 6000
+    assert 0.5 < model.evaluation.auc.value < 0.75
+
+
+def test_a_run_goes_on_without_a_party_that_falls_silent() -> None:
+    study = losing(glm_study(4, epsilon=4.0), 3, 2)
+    table = Table(study.names, silent={"p2": Silence("Masked", 4)})
+    found = run_in_memory(roles, study, split_up(study, made_up(6000)), table=table)
+    assert found["p0"] == found[CHARLIE]
+    assert found[CHARLIE].coefficients is not None
+    assert found[CHARLIE].coefficients.told
+
+
 # --- What cannot be told ----------------------------------------------------------------
 
 
@@ -187,6 +304,14 @@ def test_where_records_are_too_few_no_noisy_sum_is_opened() -> None:
     assert {row.reason for row in model.coefficients.rows} == {model.coefficients.refused}
     assert (model.weights, model.offset) == ((0.0,) * 4, (0.0,))
     assert run_in_memory(roles, study, split_up(study, as_data(X, _labels(X[:, 0]))))[CHARLIE] == model
+
+
+@pytest.mark.parametrize("label", [1.0, -1.0])
+def test_equal_records_with_one_label_accuse_nobody(label: float) -> None:
+    """A step may then be of any length; what a message holds is limited, and everybody limits it alike."""
+    X = np.tile([[0.5, 0.5, 0.0, 0.0]], (3000, 1))
+    for _ in range(4):
+        assert not _noisy(X, np.full(3000, label)).coefficients.told
 
 
 def test_fewer_records_than_coefficients_tell_nothing() -> None:
