@@ -6,7 +6,7 @@ import numpy as np
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.model import Model, answers_of, scores_of
-from masquerade_core.privacy.expectation import Expectation, Verdict, counted_records
+from masquerade_core.privacy.expectation import PROMISES, Expectation, Verdict, counted_records
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE, classifier_norm_bound
 from masquerade_core.study import Study
 from masquerade_protocols.entry import Noiseless, Released, Weights
@@ -88,18 +88,18 @@ def expected_by_ratio(
     """
     N, words = counted_records(study)
     if ratio >= _DROWNED:
-        verdict, head = Verdict.NOTHING, "nothing: this setting cannot learn."
+        verdict, head = Verdict.NOTHING, "expect nothing: this setting cannot learn"
         size = times(ratio) if ratio < _BEYOND else f"more than {_BEYOND:,} times"
         told = f"is at least {size} as large as {beside}"
     elif ratio > SMALL_NOISE:
-        verdict, head = Verdict.RANKS, "little: at best, the model ranks records."
+        verdict, head = Verdict.NOISY, "expect a model with much noise in it; look at the result"
         told = f"is at least {ratio:.0%} of {beside}"
     else:
-        verdict, head = Verdict.UNSURE, "a model whose quality depends on the records."
+        verdict, head = Verdict.UNSURE, PROMISES[Verdict.UNSURE]
         told = f"may be as little as {ratio:.1%} of {beside}"
     remedy = f" It takes {cure}." if verdict is not Verdict.UNSURE else ""
     also = f" {measured}" if measured else ""
-    text = f"With {words}, expect {head} {noise[0].upper()}{noise[1:]} {told}.{also}{remedy}"
+    text = f"With {words}, {head}. {noise[0].upper()}{noise[1:]} {told}.{also}{remedy}"
     return Expectation(verdict, text, N, ratio=ratio)
 
 

@@ -256,7 +256,7 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
         soft_wrap=True,
     )
     if foreseen := foreseen_of(study):
-        console.print(Padding(Text(foreseen, style="yellow"), (1, 2, 0, 2)))
+        console.print(Padding(Text(foreseen.text, style="yellow" if foreseen.poor else ""), (1, 2, 0, 2)))
     if loud:
         console.print(
             Text.assemble(

@@ -10,6 +10,7 @@ from masquerade.demo.plan import Plan
 from masquerade.demo.play import Played
 from masquerade.evaluation_view import evaluation_shown
 from masquerade.report import costs, descent, heading, program, short, statement
+from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
@@ -17,11 +18,10 @@ from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
 __all__ = ["foreseen_of", "outcome_shown", "write_report"]
 
 
-def foreseen_of(study: Study) -> str:
-    """Return what was to be expected of the model, where that is not much; else nothing."""
+def foreseen_of(study: Study) -> Expectation | None:
+    """Return what was to be expected of the model, where its protocol says so."""
     tell = protocol_of(study).expectation
-    expected = tell(study) if tell is not None else None
-    return expected.text if expected is not None and expected.poor else ""
+    return tell(study) if tell is not None else None
 
 
 def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
@@ -59,8 +59,9 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
     ]
     if other.worth:
         parts.append(Padding(Text(other.worth, style="bold"), (1, 2, 0, 2)))
-    foreseen = foreseen_of(plan.study) if other.useless else ""
-    warnings = filter(None, (other.same_answer, other.advice, foreseen and f"Before the run: {foreseen}"))
+    foreseen = foreseen_of(plan.study) if other.useless else None
+    before = f"Before the run: {foreseen.text}" if foreseen is not None else ""
+    warnings = filter(None, (other.same_answer, other.advice, before))
     parts += [Padding(Text(words, style="yellow"), (1, 2, 0, 2)) for words in warnings]
     parts += [
         heading("What was said"),

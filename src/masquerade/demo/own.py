@@ -156,6 +156,11 @@ def _labels(both: _Everything, label: Label) -> tuple[Sequence[str], tuple[str, 
 
 def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None:
     source, values = both.dealt.source, set(cells)
+    if label.number is not None:
+        raise BadInput(
+            f"{source}: the label {label.name!r} has bounds, so it is a number; a demonstration compares classifiers",
+            "fit it with 'masquerade study new --for coefficients' and 'masquerade simulate'",
+        )
     if label.classes is not None:
         if more := values - set(label.classes):
             row = next(row for row, cell in enumerate(cells) if cell in more)

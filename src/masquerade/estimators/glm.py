@@ -39,13 +39,6 @@ class DPGLM(SimulatedClassifier):
     label_bounds : pair of float, optional
         For a linear family: the public bounds of the label. Read off the records where left out, with a
         :class:`~masquerade.estimators.PrivacyLeakWarning`.
-
-    Attributes
-    ----------
-    coefficients_ : Coefficients
-        All that the run releases of them: with reasons, odds ratios and the covariance matrix.
-    names_ : list of str
-        The intercept's name, and those of the covariates: the order of ``params``, ``bse`` and ``conf_int()``.
     """
 
     family: str = "logistic"
@@ -56,7 +49,7 @@ class DPGLM(SimulatedClassifier):
 
     @property
     def coefficients_(self) -> Coefficients:
-        """All that the run releases of the coefficients."""
+        """All that the run releases of them: with reasons, odds ratios and the covariance matrix."""
         check_is_fitted(self)
         found = self.simulation_.model.coefficients
         if found is None:
@@ -65,7 +58,7 @@ class DPGLM(SimulatedClassifier):
 
     @property
     def names_(self) -> list[str]:
-        """The names of the coefficients, the intercept first."""
+        """The names of the coefficients, the intercept first: the order of the other properties."""
         return [row.name for row in self.coefficients_.rows]
 
     @property

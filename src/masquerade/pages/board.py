@@ -7,6 +7,7 @@ from typing import Any
 
 from masquerade.pages.privacy import Observer, held, observers
 from masquerade.pages.reading import Run
+from masquerade_core.privacy.expectation import PROMISES, Verdict
 from masquerade_core.privacy.several_records import PARTY, PERSON
 from masquerade_core.privacy.statement import NOT_PROMISED
 from masquerade_core.study import CHARLIE, Study
@@ -145,7 +146,7 @@ def board_of_study(
     )
     return Board(
         done=(who, _LEAVES + (_WILL_NOISE if study.proven else ""), records),
-        good=_HOPES.get(str(expected.verdict), "") if expected else "",
+        good=_HOPES[expected.verdict] if expected else "",
         learned=learned,
         about="one person" if per_person == 1 or any(row["unit"] == PERSON for row in rows) else "one record",
         chance=chance(rows),
@@ -161,12 +162,12 @@ _LEAVES = (
 )
 _WILL_NOISE = "And random noise is added, which hides what any one record holds."
 _HOPES = {
-    "useful threshold": "Expect a model whose answers can be used.",
-    "uncertain": "Whether the model will be of use is uncertain.",
-    "ranks only": "Expect a model that puts records in an order, and whose answers yes and no may be of no use.",
-    "nothing": "Expect nothing useful: the noise drowns what so few records tell.",
-    "useful counts": "Expect counts that can be used.",
-    "coarse counts": "Expect coarse counts: a good part of most of them is noise.",
+    **{verdict: f"{promise[0].upper()}{promise[1:]}." for verdict, promise in PROMISES.items()},
+    Verdict.COEFFICIENTS: "Expect coefficients with intervals.",
+    Verdict.NOISY: "Expect a model with much noise in it; look at the result.",
+    Verdict.NOTHING: "Expect nothing useful: the noise drowns what so few records tell.",
+    Verdict.COUNTS: "Expect counts that can be used.",
+    Verdict.COARSE: "Expect coarse counts: a good part of most of them is noise.",
 }
 
 

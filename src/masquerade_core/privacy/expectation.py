@@ -5,9 +5,11 @@ the number of coordinates. Add up a vector of length 1 of each record: one recor
 So each coordinate needs noise of 2/mu, and the mean of the vectors has noise of length 2 sqrt(d)/(N mu) = 2/s. Beside
 it, no mean is longer than 1.
 
-The two limits were measured: six methods on a dozen public data sets, at several sizes and epsilons. From s = 40 on,
-the best of them were never worse than the majority's rule by more than a point. Below s = 20 they ranked records, and
-often answered always the same.
+A rare outcome leaves less to learn from. Where the study states the share p of the commoner label, x = 4p(1-p) s
+stands for s: the variance of the label, beside that of two labels as frequent as each other. Without it, x is s.
+
+What is promised from which x on was measured, on many data sets at several sizes and epsilons: ``docs/expectation.md``
+has the figures. No failure is ever forecast, since few records with simple columns often do better than they must.
 """
 
 import math
@@ -19,6 +21,7 @@ from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.study import Study
 
 __all__ = [
+    "PROMISES",
     "Expectation",
     "Verdict",
     "counted_records",
@@ -28,20 +31,21 @@ __all__ = [
     "strength",
 ]
 
-USEFUL_FROM = 40.0
-"""s from which a model has a useful threshold."""
-
+_HALF_FROM = 40.0
+_BETTER_FROM = 6.0
 _SMALL_COUNT_NOISE = 1 / 3  # three standard deviations: what the protocol for statistics shows by default
-
-_UNSURE_FROM = 20.0
-_RANKS_FROM = 5.0  # noise of length .4 on a mean of vectors of length 1: what is left differs from set to set
 
 
 class Verdict(StrEnum):
     """The expected quality of a model, or of counts.
 
-    ``USEFUL`` is a model whose answers yes and no can be used. ``UNSURE`` is perhaps such a model. ``RANKS`` is a model
-    whose scores rank records, with a threshold that is often useless. ``NOTHING`` is a model that the noise drowns.
+    Of a model from noisy sums over all records, ``HALF`` promises half of what could be learned without privacy at
+    least. ``BETTER`` promises fewer errors than always the same answer makes, if the columns tell much. ``OPEN``
+    promises nothing.
+
+    Where another law holds, or something other than noise may keep a model from learning, ``UNSURE`` is a model whose
+    quality depends on the records. ``NOISY`` is a model with much noise in it, and ``NOTHING`` one that the noise
+    drowns.
 
     ``COEFFICIENTS`` are coefficients that can be told.
 
@@ -49,13 +53,24 @@ class Verdict(StrEnum):
     counts that are mostly noise.
     """
 
-    USEFUL = "useful threshold"
+    HALF = "at least half"
+    BETTER = "better than one answer"
     UNSURE = "uncertain"
-    RANKS = "ranks only"
+    NOISY = "much noise"
+    OPEN = "nothing promised"
     COEFFICIENTS = "coefficients with intervals"
     NOTHING = "nothing"
     COUNTS = "useful counts"
     COARSE = "coarse counts"
+
+
+PROMISES = {
+    Verdict.HALF: "expect at least half of what these columns tell without privacy",
+    Verdict.BETTER: "expect better answers than always the same one if these columns tell much; how much better varies",
+    Verdict.UNSURE: "expect a model whose quality depends on the records",
+    Verdict.OPEN: "nothing can be promised; look at the result",
+}
+"""What is said of a model, without a full stop."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +87,9 @@ class Expectation:
     s : float or None
         The measure of this module; None for a protocol with another law.
     enough_records : int or None
-        How many records make a useful threshold; None where that is not known.
+        How many records are enough for the best verdict; None where that is not known.
     enough_epsilon : float or None
-        An epsilon that makes a useful threshold with the records there are; None where that is not known.
+        An epsilon that is enough with the records there are; None where that is not known.
     ratio : float or None
         For a protocol with another law: the least that the noise can be, beside the most that can be learned. For
         counts: the noise beside an ordinary count.
@@ -93,8 +108,8 @@ class Expectation:
 
     @property
     def poor(self) -> bool:
-        """Whether the model's answers yes and no, or most of the counts, cannot be relied on."""
-        return self.verdict in {Verdict.RANKS, Verdict.NOTHING, Verdict.COARSE}
+        """Whether nothing is promised of the model, much noise is certain, or most of the counts are noisy."""
+        return self.verdict in {Verdict.NOISY, Verdict.OPEN, Verdict.NOTHING, Verdict.COARSE}
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value."""
@@ -136,24 +151,25 @@ def expected_of_sums(study: Study, doubt: str = "") -> Expectation:
     study : Study
         With a delta between 0 and 1, as such a protocol's ``check`` demands.
     doubt : str
-        What in the study may keep it from learning, however little noise there is: a sentence. Then a useful threshold
-        is uncertain.
+        What in the study may keep it from learning, however little noise there is: a sentence. Then the quality
+        depends on the records, however many there are.
     """
     N, words = counted_records(study)
     s = strength(study, N)
-    enough_records = math.ceil(USEFUL_FROM / s * N)
-    mu_needed = USEFUL_FROM / s * mu_of(study.privacy.epsilon, study.privacy.delta)
+    p = study.study.commoner_share
+    x = s if p is None else 4 * p * (1 - p) * s
+    enough_records = math.ceil(_HALF_FROM / x * N)
+    mu_needed = _HALF_FROM / x * mu_of(study.privacy.epsilon, study.privacy.delta)
     enough_epsilon = rounded_up(epsilon_of(mu_needed, study.privacy.delta))
-    verdict = Verdict.UNSURE if doubt and s >= _UNSURE_FROM else _verdict(s)
-    measured = (
-        f"The records outweigh the noise by s = N mu/sqrt(d) = {_shown(s)}, where {USEFUL_FROM:g} is enough for a "
-        "useful threshold"
+    verdict = Verdict.UNSURE if doubt and x >= _BETTER_FROM else _verdict(x)
+    rare = "" if p is None else f", and with a share of p = {p:g} for the commoner label, x = 4p(1-p) s = {_shown(x)}"
+    remedy = f"{enough_records:,} records would do"
+    if x < _HALF_FROM:
+        remedy += f", or epsilon = {enough_epsilon:g}"
+    text = (
+        f"With {words}, {PROMISES[verdict]}. The records outweigh the noise by s = N mu/sqrt(d) = {_shown(s)}{rare}, "
+        f"where {_HALF_FROM:g} is enough for half of what the columns tell: {remedy}." + (f" {doubt}" if doubt else "")
     )
-    if s >= USEFUL_FROM:
-        remedy = f"{enough_records:,} records would do."
-    else:
-        remedy = f"{enough_records:,} records would do, or epsilon = {enough_epsilon:g}."
-    text = f"With {words}, expect {_HEADS[verdict]} {measured}: {remedy}" + (f" {doubt}" if doubt else "")
     return Expectation(verdict, text, N, s, enough_records, enough_epsilon)
 
 
@@ -201,20 +217,11 @@ _COUNT_HEADS = {
     Verdict.NOTHING: "nothing of the single counts: most of them are noise.",
 }
 
-_HEADS = {
-    Verdict.USEFUL: "a model with a useful threshold: its answers yes and no can be used.",
-    Verdict.UNSURE: "a model that ranks records, and perhaps a useful threshold.",
-    Verdict.RANKS: "a model that ranks records only: it may give all of them the same answer.",
-    Verdict.NOTHING: "nothing: the noise drowns what so few records tell.",
-}
 
-
-def _verdict(s: float) -> Verdict:
-    if s >= USEFUL_FROM:
-        return Verdict.USEFUL
-    if s >= _UNSURE_FROM:
-        return Verdict.UNSURE
-    return Verdict.RANKS if s >= _RANKS_FROM else Verdict.NOTHING
+def _verdict(x: float) -> Verdict:
+    if x >= _HALF_FROM:
+        return Verdict.HALF
+    return Verdict.BETTER if x >= _BETTER_FROM else Verdict.OPEN
 
 
 def rounded_up(value: float) -> float:

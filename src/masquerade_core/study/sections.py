@@ -281,6 +281,13 @@ class StudySection(Section):
     expected_records: int | None = Field(
         default=None, ge=1, description="how many records all parties together are expected to have; public"
     )
+    commoner_share: float | None = Field(
+        default=None,
+        ge=0.5,
+        lt=1,
+        allow_inf_nan=False,
+        description="the share of records that are expected to have the commoner label; public",
+    )
     deadline_seconds: float = Field(gt=0, allow_inf_nan=False, description="the seconds of silence that end a run")
     slot_seconds: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="the slot of the public schedule, in seconds"

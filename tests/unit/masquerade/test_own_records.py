@@ -327,6 +327,7 @@ def test_a_file_without_names_shows_no_record_in_its_error(tmp_path: Path) -> No
         (Label(name="kind", positive="a"), "has 3 different values, where 2 are needed", "--label kind:VALUE,VALUE"),
         (Label(name="kind", positive="A"), "is never 'A'", "did you mean 'a'?"),
         (Label(name="kind", positive="d"), "is never 'd'", "capitals count"),
+        (Label(name="kind", min=0.0, max=1.0), "it is a number", "--for coefficients"),
         (
             Label(name="kind", classes=("a", "b")),
             "all.csv, line 4: the label 'kind' is not one of the classes",

@@ -25,6 +25,7 @@ records_per_person = 1
 max_records = 5000
 out_of_bounds = "clamp"
 expected_records = 1000
+commoner_share = 0.9
 deadline_seconds = 600.0
 slot_seconds = 5.0
 nonce = "0123456789abcdef"
@@ -119,6 +120,7 @@ EACH = {
     "study.max_records": ("max_records = 5000\n", "", "[study] max_records", "was 5000, and is now not set"),
     "study.out_of_bounds": ('"clamp"', '"refuse"', "[study] out_of_bounds", "refuse, which everybody sees"),
     "study.expected_records": ("expected_records = 1000\n", "", "[study] expected_records", "now not set"),
+    "study.commoner_share": ("commoner_share = 0.9\n", "", "[study] commoner_share", "was 0.9, and is now not set"),
     "study.deadline_seconds": ("= 600.0", "= 900.0", "[study] deadline_seconds", "is now 900.0"),
     "study.slot_seconds": ("slot_seconds = 5.0", "slot_seconds = 6.0", "[study] slot_seconds", "is now 6.0"),
     "study.nonce": ("0123456789abcdef", "1123456789abcdef", "[study] nonce", "was"),

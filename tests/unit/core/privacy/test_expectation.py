@@ -13,7 +13,7 @@ from masquerade.draft import Draft, throwaway_key
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.expected_intervals import expected_reach
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
-from masquerade_core.privacy.expectation import Expectation, Verdict, expected_of_sums, rounded_up, strength
+from masquerade_core.privacy.expectation import PROMISES, Expectation, Verdict, expected_of_sums, rounded_up, strength
 from masquerade_core.privacy.noise.evaluation_counts import count_sd, counts_noise
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS as VOTE_BITS
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
@@ -28,7 +28,11 @@ from tests.messages import raises, says
 from tests.pages import Page
 
 
-def _study(protocol: str = "dp-gd", *, columns: int = 10, K: int = 5, **options: Any) -> Study:
+def _study(protocol: str = "dp-gd", **options: Any) -> Study:
+    return Study.parse(_text(protocol, **options), in_memory=True)
+
+
+def _text(protocol: str = "dp-gd", *, columns: int = 10, K: int = 5, **options: Any) -> str:
     draft = Draft(
         parties=[(f"site-{i}", throwaway_key()) for i in range(K)],
         curator_key=throwaway_key(),
@@ -43,7 +47,7 @@ def _study(protocol: str = "dp-gd", *, columns: int = 10, K: int = 5, **options:
             **options,
         },
     )
-    return Study.parse(draft.to_toml(), in_memory=True)
+    return draft.to_toml()
 
 
 def _of(study: Study) -> Expectation:
@@ -56,21 +60,21 @@ def _of(study: Study) -> Expectation:
 
 
 @pytest.mark.parametrize(("d", "enough"), [(10, 472), (31, 831), (109, 1558), (266, 2434)])
-def test_the_records_for_a_useful_threshold_are_those_that_were_measured(d: int, enough: int) -> None:
+def test_the_records_for_half_of_what_can_be_learned_are_those_that_were_measured(d: int, enough: int) -> None:
     """40 sqrt(d)/mu at epsilon = 1, delta = 1e-5."""
     told = expected_of_sums(_study(columns=d, expected_records=5000))
     assert told.enough_records == pytest.approx(enough, abs=1)
-    assert expected_of_sums(_study(columns=d, expected_records=enough + 1)).verdict is Verdict.USEFUL
-    assert expected_of_sums(_study(columns=d, expected_records=enough - 2)).verdict is Verdict.UNSURE
+    assert expected_of_sums(_study(columns=d, expected_records=enough + 1)).verdict is Verdict.HALF
+    assert expected_of_sums(_study(columns=d, expected_records=enough - 2)).verdict is Verdict.BETTER
 
 
 @pytest.mark.parametrize(
     ("s", "verdict", "words"),
     [
-        (41, Verdict.USEFUL, "a useful threshold: its answers yes and no can be used"),
-        (39, Verdict.UNSURE, "ranks records, and perhaps a useful threshold"),
-        (19, Verdict.RANKS, "ranks records only"),
-        (4, Verdict.NOTHING, "nothing: the noise drowns"),
+        (41, Verdict.HALF, "expect at least half of what these columns tell without privacy."),
+        (39, Verdict.BETTER, "expect better answers than always the same one if these columns tell much; how much "),
+        (6.3, Verdict.BETTER, "expect better answers than always the same one if these columns tell much; how much "),
+        (5.7, Verdict.OPEN, "nothing can be promised; look at the result."),
     ],
 )
 def test_a_study_is_told_what_to_expect_and_what_would_do(s: float, verdict: Verdict, words: str) -> None:
@@ -78,14 +82,42 @@ def test_a_study_is_told_what_to_expect_and_what_would_do(s: float, verdict: Ver
     told = expected_of_sums(_study(expected_records=N))
     assert told.verdict is verdict
     assert told.s == pytest.approx(s, rel=0.05)
-    assert words in told.text
-    assert told.poor is (s < 20)
-    assert told.text.startswith(f"With {N} records, expect ")
-    assert ("or epsilon = " in told.text) is (verdict is not Verdict.USEFUL)
+    assert told.text.startswith(f"With {N} records, {words}")
+    assert told.poor is (verdict is Verdict.OPEN)
+    assert ("or epsilon = " in told.text) is (verdict is not Verdict.HALF)
     enough = told.enough_epsilon
     assert enough is not None
-    assert expected_of_sums(_study(expected_records=N, epsilon=enough)).verdict is Verdict.USEFUL
-    assert expected_of_sums(_study(expected_records=N, epsilon=0.85 * enough)).verdict is not Verdict.USEFUL
+    assert expected_of_sums(_study(expected_records=N, epsilon=enough)).verdict is Verdict.HALF
+    assert expected_of_sums(_study(expected_records=N, epsilon=0.85 * enough)).verdict is not Verdict.HALF
+
+
+def _rare(share: float | None, **options: Any) -> Study:
+    study = _study(**options)
+    return study.model_copy(update={"study": study.study.model_copy(update={"commoner_share": share})})
+
+
+def test_a_rare_outcome_takes_more_records_where_the_study_says_how_rare_it_is() -> None:
+    """A tenth of the records: 4 * .9 * .1 = .36."""
+    unsaid, even, rare = (expected_of_sums(_rare(p, expected_records=1000)) for p in (None, 0.5, 0.9))
+    assert [told.verdict for told in (unsaid, even, rare)] == [Verdict.HALF, Verdict.HALF, Verdict.BETTER]
+    assert even.enough_records == unsaid.enough_records == 472
+    assert rare.enough_records == pytest.approx(471.9 / 0.36, abs=1)
+    assert rare.s == unsaid.s
+    assert says(rare.text, "commoner_share_counts", "0.9", 31)
+    assert not says(unsaid.text, "commoner_share_counts", ..., ...)
+    assert rare.enough_epsilon is not None
+    assert rare.enough_records is not None
+    assert expected_of_sums(_rare(0.9, expected_records=1000, epsilon=rare.enough_epsilon)).verdict is Verdict.HALF
+    assert expected_of_sums(_rare(0.9, expected_records=rare.enough_records + 1)).verdict is Verdict.HALF
+
+
+@pytest.mark.parametrize("share", [0.49, 1.0])
+def test_the_commoner_label_has_half_of_the_records_or_more_but_not_all(share: float) -> None:
+    text = _text().replace("[study]\n", f"[study]\ncommoner_share = {share}\n", 1)
+    with pytest.raises(BadInput, match="commoner_share"):
+        Study.parse(text, in_memory=True)
+    said = text.replace(f"commoner_share = {share}", "commoner_share = 0.5")
+    assert Study.parse(said, in_memory=True).study.commoner_share == 0.5
 
 
 def test_where_nobody_says_how_many_records_are_expected_the_fewest_count() -> None:
@@ -137,7 +169,7 @@ def test_a_ratio_becomes_a_sentence() -> None:
         expected_by_ratio(study, ratio, noise="the noise", beside="the signal", cure="more records")
         for ratio in (0.1, 0.5, 5.0, 1e9)
     ]
-    assert [told.verdict for told in said] == [Verdict.UNSURE, Verdict.RANKS, Verdict.NOTHING, Verdict.NOTHING]
+    assert [told.verdict for told in said] == [Verdict.UNSURE, Verdict.NOISY, Verdict.NOTHING, Verdict.NOTHING]
     assert said[0].text.endswith("The noise may be as little as 10.0% of the signal.")
     assert said[1].text.endswith("The noise is at least 50% of the signal. It takes more records.")
     assert said[2].text.endswith("The noise is at least 5 times as large as the signal. It takes more records.")
@@ -178,7 +210,7 @@ def test_more_privacy_is_never_said_to_learn_more(name: str) -> None:
         found = [order.index(_of(make(name, epsilon=e, **options)).verdict) for e in (least, 0.5, 3.0, most)]
         assert found == sorted(found, reverse=True)
         if name != "input-noise" or calibration == "proven":  # with the paper's noise, alpha says how much there is
-            assert found[0] == order.index(Verdict.NOTHING)
+            assert order[found[0]] in {Verdict.OPEN, Verdict.NOTHING}
             assert found[-1] < found[0]
 
 
@@ -296,9 +328,9 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 
 def test_check_show_and_doctor_say_what_to_expect(shell: Shell, tmp_path: Path) -> None:
     file = small_study(
-        shell, tmp_path / "study.toml", protocol="dp-gd", key_bits=2048, regularization=0.02, expected_records=90
+        shell, tmp_path / "study.toml", protocol="dp-gd", key_bits=2048, regularization=1e-4, expected_records=90
     )
-    sentence = "With 90 records, expect a model that ranks records only: it may give all of them the same answer."
+    sentence = f"With 90 records, {PROMISES[Verdict.BETTER]}."
     check = shell("study", "check", file)
     assert says(check.err, "study_valid", "dp-gd")
     assert sentence in check.err
@@ -307,8 +339,11 @@ def test_check_show_and_doctor_say_what_to_expect(shell: Shell, tmp_path: Path) 
     assert sentence in " ".join(shell("doctor", file).err.split()).replace("note model ", "")
     for command in ("check", "show"):
         told = shell.json("study", command, file).data["expectation"]
-        assert told["verdict"] == "ranks only"
+        assert told["verdict"] == "better than one answer"
         assert told["records"] == 90
+    signed = shell("study", "show", file, "--format", "html").out
+    assert f"<p>{sentence} " in signed
+    assert f"{sentence.removeprefix('With 90 records, e').replace('xpect', 'Expect', 1)}" in signed
 
 
 def test_a_new_study_is_told_beforehand_that_it_can_learn_little_or_that_counts_are_noise(
@@ -316,8 +351,8 @@ def test_a_new_study_is_told_beforehand_that_it_can_learn_little_or_that_counts_
 ) -> None:
     columns = ["--feature", "age:0:120", "--label", "ill:yes", "--party", "a", "--party", "b", "--throwaway-keys"]
     asked: tuple[tuple[list[str | int], str], ...] = (
-        (["--expected-records", 300], "expect a model that ranks records"),
-        (["--min-records", 20, "--protocol", "dp-gd"], "expect nothing: the noise drowns what so few records tell"),
+        (["--expected-records", 300], "expect better answers than always the same one"),
+        (["--min-records", 10, "--protocol", "dp-gd"], "nothing can be promised; look at the result"),
         (
             ["--protocol", "summary"],
             "expect nothing of the single counts: most of them are noise. Every count carries",
