@@ -109,6 +109,7 @@ def play_of(name: str) -> Play:
 
 PLAYS = (
     *faulty.PLAYS,
+    "dp-glm",
     "noisy-gradient",
     "decaying-budget",
     "psgd, proven",

@@ -12,7 +12,7 @@ from masquerade_core.wire.frames import Endpoint, Frame
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
-from tests.mutated_frames import PLAYS, cases, play_case, play_of
+from tests.mutated_frames import PLAYS, Case, cases, play_case, play_of
 
 SAMPLE, CHUNK = 400, 40
 
@@ -23,30 +23,34 @@ def test_nobody_hangs_nothing_foreign_is_raised_and_nobody_innocent_is_named(fir
     assert not wrong, "\n".join(f"{tuple(p.case)} {p.told}: {p.wrong}" for p in wrong)
 
 
-@pytest.mark.parametrize("number", [28_361, 29_813])
-def test_a_frame_that_is_wrong_by_itself_accuses_nobody_of_a_copied_state(number: int) -> None:
+@pytest.mark.parametrize(
+    "case",
+    [Case("decaying-budget", "p1", 28_361), Case("local-aggregation, floor", "p1", 29_813)],
+    ids=lambda case: case.play,
+)
+def test_a_frame_that_is_wrong_by_itself_accuses_nobody_of_a_copied_state(case: Case) -> None:
     """A party sends what Charlie alone may send, under a number that it has used: it is convicted, and he is not."""
-    (case,) = cases(1, number)
     played = play_case(case)
     assert not played.wrong
     assert {getattr(error, "peer", "") for error in played.errors.values()} == {case.guilty}
 
 
 @pytest.mark.parametrize(
-    "number",
+    "case",
     [
-        pytest.param(42_150, id="p2 sends p3's first contribution once more, and Charlie's file has both"),
-        pytest.param(44_654, id="p2 says at the end that somebody was late"),
+        pytest.param(
+            Case("retries", "p2", 42_150), id="p2 sends p3's first contribution once more, and Charlie's file has both"
+        ),
+        pytest.param(Case("psgd", "p2", 44_654), id="p2 says at the end that somebody was late"),
     ],
 )
-def test_evidence_of_a_run_whose_sums_were_well_made_speaks_against_nobody_else(number: int) -> None:
-    (case,) = cases(1, number)
+def test_evidence_of_a_run_whose_sums_were_well_made_speaks_against_nobody_else(case: Case) -> None:
     assert not play_case(case).wrong
 
 
 def test_whoever_says_that_it_refused_a_sum_puts_nobody_else_under_suspicion() -> None:
     """p2 ends the run in place of its last frame, and says that somebody unknown broke the protocol."""
-    (case,) = cases(1, 6_942)
+    case = Case("dp-gd, evaluated", "p2", 6_942)
     played = play_case(case)
     assert not played.wrong
     assert {getattr(error, "said_by", "") for error in played.errors.values()} == {case.guilty}
