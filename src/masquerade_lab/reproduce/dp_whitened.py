@@ -447,6 +447,8 @@ class Found:
     draws : dict
         By method and epsilon, for each draw: the squares and numbers of each sum's noise in turn, as in
         :class:`Noise`.
+    slopes : dict
+        By epsilon, for each draw: the calibration slope of ``dp-whitened``'s scores on the test records.
     apart : float
         How far the classifier of the real roles was from that in the clear.
     """
@@ -460,6 +462,7 @@ class Found:
     draws: defaultdict[tuple[str, float], list[list[tuple[float, int]]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    slopes: defaultdict[float, list[float]] = field(default_factory=lambda: defaultdict(list))
     apart: float = 0.0
 
     def note(self, at: _At, test: Dataset, w: Sequence[float] | _Array, offset: float = 0) -> None:
@@ -470,10 +473,13 @@ class Found:
         pairs = positive.sum() * (~positive).sum()
         above = ranks[positive].sum() - positive.sum() * (positive.sum() + 1) / 2
         self.by[method, epsilon].append((number, float(np.mean((scores > 0) != positive)), float(above / pairs)))
+        if method == OURS:
+            self.slopes[epsilon].append(calibration_slope(scores, test.y))
 
     def parts(self) -> dict[str, Any]:
         """Return everything but the benchmark, as a task may return it."""
-        return {"N": self.N, "d": self.d, "by": dict(self.by), "draws": dict(self.draws), "apart": self.apart}
+        dicts = {"by": dict(self.by), "draws": dict(self.draws), "slopes": dict(self.slopes)}
+        return {"N": self.N, "d": self.d, **dicts, "apart": self.apart}
 
     def add(self, parts: Mapping[str, Any]) -> None:
         """Add what was measured in another draw or split."""
@@ -482,6 +488,8 @@ class Found:
             self.by[at] += found
         for at, drawn in parts["draws"].items():
             self.draws[at] += drawn
+        for epsilon, slopes in parts["slopes"].items():
+            self.slopes[epsilon] += slopes
 
     def error(self, method: str, epsilon: float) -> tuple[float, float | None]:
         """Return the mean error and its standard error, None after a single draw."""
@@ -515,6 +523,24 @@ class Found:
     def strength(self, epsilon: float) -> float:
         """Return s."""
         return self.N * mu_of(epsilon, self.benchmark.delta) / sqrt(self.d)
+
+
+def calibration_slope(scores: _Array, y: _Array) -> float:
+    """Return the slope that a logistic regression on a score and an offset gives it: 1 if scores are log-odds.
+
+    Parameters
+    ----------
+    scores, y : ndarray, shape (n,)
+        Labels are -1 and +1. Where the scores tell them apart without an error, the slope is what 30 steps reach.
+    """
+    scale = max(float(scores.std()), 1e-12)
+    A, v = np.column_stack([scores / scale, np.ones(len(scores))]), np.array([scale, 0.0])
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-np.clip(A @ v, -500, 500)))
+        H = (A * (p * (1 - p))[:, None]).T @ A + 1e-9 * np.eye(2)
+        step = np.linalg.solve(H, A.T @ ((y > 0) - p))
+        v = v + step / max(1.0, float(np.abs(step).max()))
+    return float(v[0] / scale)
 
 
 # --- Runs: without encryption, and once through the real roles ------------------------
@@ -721,6 +747,7 @@ _PROMISED = 40  # the s from which a threshold is promised
 _MAJORITY_SLACK, _CENTRAL_SLACK = 0.01, 0.003
 _SAME = 1e-4
 _MU_BAND = (0.96, 1.04)
+_SLOPE_BAND, _SLOPE_FROM = (0.85, 1.15), 500  # of the median slope, where s is so large
 
 _BANDS: dict[str, dict[float, tuple[float | None, float | None]]] = {
     "Adult": {0.1: (0.170, 0.872), 0.2: (0.164, 0.882), 0.5: (0.159, 0.890), 1.0: (0.157, 0.894), 3.0: (0.155, 0.898)},
@@ -770,7 +797,8 @@ _CLEAR = (
 _SEEDED = "The noise comes from a seed and one draw serves all epsilons: nothing here is a private release."
 _MEANING = (
     "Error is the fraction of test records with a wrong answer. AUC is the probability that a positive record has a "
-    "higher score than a negative one. s = N mu/sqrt(d) says how much there is to go by, beside the noise. Adult, a9a, "
+    "higher score than a negative one. The calibration slope is 1 if scores are log-odds, and below 1 if the model is "
+    "too sure of itself. s = N mu/sqrt(d) says how much there is to go by, beside the noise. Adult, a9a, "
     "KDD and HAR have one split, and the standard error counts the noise. The others have random splits of 80 to 20, "
     f"and the standard error counts both; sets of at most {LARGE:,} records have {EACH} draws for each split."
 )
@@ -865,7 +893,15 @@ def _own_rows(found: Found) -> list[Row]:
             Row(f"{_heading(found)}: error", name, *found.error(OURS, epsilon), least.get(epsilon), high, note=note)
         )
         aucs.append(Row(f"{_heading(found)}: AUC", name, *found.auc(OURS, epsilon), low))
-    return [*errors, *aucs]
+    return [*errors, *aucs, *(_slope_row(found, epsilon) for epsilon in EPSILONS if found.slopes[epsilon])]
+
+
+def _slope_row(found: Found, epsilon: float) -> Row:
+    slopes, s = found.slopes[epsilon], found.strength(epsilon)
+    low, high = _SLOPE_BAND if s >= _SLOPE_FROM else (None, None)
+    note = f"s = {s:.1f}, {min(slopes):.2f} to {max(slopes):.2f}"
+    table = f"{_heading(found)}: calibration slope, median"
+    return Row(table, f"eps = {epsilon}", float(np.median(slopes)), None, low, high, note=note)
 
 
 def _beside_rows(found: Found) -> list[Row]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from masquerade_core.data.schema import Dataset
@@ -25,6 +26,7 @@ from masquerade_lab.reproduce.dp_whitened import (
     Logistic,
     adassp,
     amp,
+    calibration_slope,
     draw_shares,
     learn_in_clear,
     measure,
@@ -107,6 +109,27 @@ def _compare_moves(plan: Plan) -> None:
         move("gradient 0", d + 2, d) * plan.gradient**2 * plan.rounds / gradients,
     ]
     assert squared == pytest.approx([squared[0]] * 6, rel=1e-3)
+
+
+def test_the_calibration_slope_is_that_of_scikit_learn_s_fit() -> None:
+    rng = np.random.default_rng(6)
+    t = 2 * rng.normal(size=4000) - 0.5
+    y = np.where(rng.random(4000) < 1 / (1 + np.exp(-t)), 1.0, -1.0)
+    for factor in (0.2, 1.0, 3.0):
+        fit = LogisticRegression(C=np.inf, tol=1e-10).fit(factor * t[:, None], y)
+        assert calibration_slope(factor * t, y) == pytest.approx(fit.coef_[0, 0], rel=1e-4)
+        assert calibration_slope(factor * t, y) == pytest.approx(1 / factor, rel=0.1)
+
+
+def test_a_slope_has_a_band_where_there_is_plenty_to_go_by() -> None:
+    found = Found(_benchmark(delta=1e-6), 32_561, 109)
+    for epsilon in dp_whitened.EPSILONS:
+        found.by[dp_whitened.OURS, epsilon] = [(0, 0.15, 0.9)]
+        found.slopes[epsilon] = [0.8, 0.84, 1.3]
+    rows = {row.name: row for row in dp_whitened._own_rows(found) if "slope" in row.table}
+    assert [row.low for row in rows.values()] == [None, None, None, 0.85, 0.85]
+    assert rows["eps = 1.0"].value == 0.84
+    assert not rows["eps = 1.0"].holds
 
 
 def test_the_epsilon_of_half_the_noise_has_twice_the_mu() -> None:
