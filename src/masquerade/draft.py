@@ -202,8 +202,10 @@ class Draft:
     @property
     def proposal(self) -> Proposal:
         """The file's section on measuring the model."""
-        wanted = self.measured and "evaluation" not in self.more
-        if not (wanted and entry_named(self.protocol).evaluates and self.proven and self.label.positive is not None):
+        entry = entry_named(self.protocol)
+        # Coefficients have intervals of their own, and records that are held back would only make them wider.
+        wanted = self.measured and "evaluation" not in self.more and not entry.coefficients
+        if not (wanted and entry.evaluates and self.proven and self.label.positive is not None):
             return Proposal()
         K = len(self.parties)
         records = K * self.min_records if self.expected_records is None else self.expected_records

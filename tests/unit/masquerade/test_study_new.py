@@ -480,8 +480,10 @@ def test_a_new_study_moves_cells_to_their_bounds_unless_it_is_told_to_refuse_the
     ("purpose", "protocol"), [("prediction", "dp-whitened"), ("coefficients", "dp-glm"), ("statistics", "summary")]
 )
 def test_a_purpose_chooses_the_protocol(shell: Shell, tmp_path: Path, purpose: str, protocol: str) -> None:
-    study = made(shell, tmp_path / "s.toml", "--feature", "age:0:120", "--label", "ill:yes", "--for", purpose)
+    words = ["--feature", "age:0:120", "--label", "ill:yes", "--for", purpose, "--expected-records", 30_000]
+    study = made(shell, tmp_path / "s.toml", *words)
     assert entry_of(study).name == protocol
+    assert (study.evaluation is not None) == (purpose == "prediction")  # coefficients have intervals of their own
     said = shell("study", "check", tmp_path / "s.toml").err
     assert ("1 covariate," in said, "2 coordinates," in said) == (protocol == "dp-glm", protocol != "dp-glm")
 

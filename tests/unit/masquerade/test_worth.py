@@ -23,6 +23,7 @@ from masquerade.demo.outcome import outcome_shown
 from masquerade.demo.play import Played
 from masquerade.demo.tuned import tuned_answers
 from masquerade.demo.worth import same_answer, worth_it
+from masquerade_core.data.loaders import POINTS
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
@@ -180,7 +181,10 @@ def test_an_offset_counts_in_all_that_is_compared(tmp_path: Path, monkeypatch: p
     assert near.noise_ratio == pytest.approx(0.0, abs=1e-9)
     assert far.noise_ratio > 5
     entry = SimpleNamespace(
-        noiseless=lambda *_args, **_named: Noiseless(shifted, "w", 0.0, None), classifiers=False, auxiliary=False
+        noiseless=lambda *_args, **_named: Noiseless(shifted, "w", 0.0, None),
+        classifiers=False,
+        auxiliary=False,
+        records=POINTS,
     )
     monkeypatch.setattr(comparing, "protocol_of", lambda _study: entry)
     moved = compare(study, cohort, shifted)

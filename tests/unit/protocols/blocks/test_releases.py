@@ -25,6 +25,8 @@ from tests.unit.protocols import test_refusals as every
 
 _CONTRIBUTIONS = {"Contribution", "Masked", "Share"}
 
+_SOME = {False: 30, True: every.MANY}  # from a few records no coefficient is told, and then nothing is counted
+
 DEARER = {"input-noise"}
 """Its cost is what is proved of it, and the paper's noise proves more than the target."""
 
@@ -40,7 +42,7 @@ def ran(name: str, folder: Path) -> tuple[Study, Table]:
     entry = entry_of(study)
     data = {
         party: entry.records.one(every._file(folder, every.USUAL, n), study)
-        for party, n in zip(study.names, (every.FEW, 30, every.FEW), strict=True)
+        for party, n in zip(study.names, (every.FEW, _SOME[entry.coefficients], every.FEW), strict=True)
     }
     table = Table(study.names)
     options: dict[str, Any] = {"auxiliary": every.POINTS} if entry.auxiliary else {}
