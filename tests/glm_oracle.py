@@ -146,5 +146,5 @@ def _one_hot(values: Array, edges: Array) -> Array:
 
 def _least(shares: Array, edges: Array, sd: float) -> float:
     tails = shares[::-1].cumsum()[::-1]
-    few = np.flatnonzero(tails <= max(0.003, sd) * np.sqrt(np.arange(len(edges), 0, -1)))
+    few = np.flatnonzero(tails <= max(0.003, 2 * sd) * np.sqrt(np.arange(len(edges), 0, -1)))
     return float(edges[few[0]] if len(few) else edges[-1])
