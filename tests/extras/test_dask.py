@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import masquerade
@@ -20,10 +22,6 @@ from tests.dask_helpers import LocalDask, local_dask
 from tests.messages import raises, says
 from tests.processes import Machines
 from tests.unit.masquerade.test_sweeps import SEEDS, _data, _study
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
-pytest.importorskip("distributed")
 
 _CHANGES = {
     'protocol = "local-aggregation"': 'protocol = "dp-gd"',
