@@ -15,6 +15,19 @@ from tests import ROOT
 HERE = "127.0.0.1"
 
 
+def scheduler_address(known: Path, scheduler: subprocess.Popen[bytes]) -> str:
+    """Wait until a scheduler has written its file, and return the address in it."""
+    ends = time.monotonic() + 60
+    while True:
+        # The scheduler creates its file first and fills it afterwards: a file that exists may still be empty.
+        try:
+            return str(json.loads(known.read_text())["address"])
+        except (FileNotFoundError, json.JSONDecodeError):
+            if scheduler.poll() is not None or time.monotonic() > ends:
+                raise
+        time.sleep(0.02)
+
+
 class LocalDask:
     """A scheduler and its workers, each a process."""
 
@@ -38,10 +51,7 @@ class LocalDask:
         self.known.unlink(missing_ok=True)
         words = "--host", host, "--port", str(port), "--scheduler-file", str(self.known)
         self.scheduler = self.start("scheduler", *words)
-        ends = time.monotonic() + 60
-        while not self.known.exists() and time.monotonic() < ends:
-            time.sleep(0.02)
-        self.address = json.loads(self.known.read_text())["address"]
+        self.address = scheduler_address(self.known, self.scheduler)
 
     def work(self, number: int, *words: str) -> None:
         """Start this many workers of one thread, each without the process that would start it again."""

@@ -27,6 +27,7 @@ from masquerade_lab.reproduce.engine import drawing, files
 from masquerade_lab.reproduce.engine.report import Panel, Series
 from masquerade_lab.reproduce.engine.tasks import Kept, Runner, Standing, Task, decode, encode, one_after_another
 from tests import ROOT, small_figure
+from tests.dask_helpers import scheduler_address
 from tests.face_helpers import Shell
 from tests.messages import raises, says, sentence
 
@@ -86,10 +87,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
         here = str(tmp_path / f"worker-{number}")
         start("worker", "--scheduler-file", str(known), "--nthreads", "1", "--no-nanny", "--local-directory", here)
     try:
-        ends = time.monotonic() + 60
-        while not known.exists() and time.monotonic() < ends:
-            time.sleep(0.05)
-        yield json.loads(known.read_text())["address"], started
+        yield scheduler_address(known, started[0]), started
     finally:
         for process in started:
             process.kill()
