@@ -47,7 +47,7 @@ from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 
-__all__ = ["Cleaned", "clean"]
+__all__ = ["Cleaned", "clean", "mended_number"]
 
 _MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
 _GAPS = re.compile("[.' \u00a0\u202f]")
@@ -276,16 +276,8 @@ class _Work:
 
     def _number(self, column: str, cell: str) -> tuple[str, str]:
         """Return a cell of numbers without what is wrong with its text, and the rule by which it was mended."""
-        kind = number_of(cell)[1]
         decimal, thousands = (column, DECIMAL_COMMA) in self._kinds, (column, THOUSANDS) in self._kinds
-        if kind is COMMA and decimal != thousands:
-            kind = DECIMAL_COMMA if decimal else THOUSANDS
-        if kind is DECIMAL_COMMA:
-            return _GAPS.sub("", cell.strip()).replace(",", "."), _DECIMAL
-        if kind is THOUSANDS:
-            plain = _MARKS.sub("", cell.strip())
-            return plain.replace(".", "") if plain.count(".") > 1 else plain, _THOUSANDS
-        return _stripped(cell)
+        return mended_number(cell, decimal=decimal, thousands=thousands)
 
     def _level(self, cell: str, levels: Sequence[str]) -> tuple[str, str]:
         if cell in levels or (known := alike(cell, levels)) is None:
@@ -309,6 +301,26 @@ class _Work:
             elif not text:
                 faults.setdefault(LABEL_EMPTY, []).append(row)
         return mended, faults
+
+
+def mended_number(cell: str, *, decimal: bool, thousands: bool) -> tuple[str, str]:
+    """Return a cell of numbers without what is wrong with its text, and the rule by which it was mended.
+
+    Parameters
+    ----------
+    cell : str
+    decimal, thousands : bool
+        Whether other cells of the column show that its commas stand before decimals, or between thousands.
+    """
+    kind = number_of(cell)[1]
+    if kind is COMMA and decimal != thousands:
+        kind = DECIMAL_COMMA if decimal else THOUSANDS
+    if kind is DECIMAL_COMMA:
+        return _GAPS.sub("", cell.strip()).replace(",", "."), _DECIMAL
+    if kind is THOUSANDS:
+        plain = _MARKS.sub("", cell.strip())
+        return plain.replace(".", "") if plain.count(".") > 1 else plain, _THOUSANDS
+    return _stripped(cell)
 
 
 def _stripped(cell: str) -> tuple[str, str]:

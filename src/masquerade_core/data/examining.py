@@ -35,6 +35,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 
 __all__ = [
+    "FEWEST",
     "LINES",
     "MOST",
     "Doubt",
@@ -52,7 +53,9 @@ LINES = "lines"
 MOST = 5
 """More than one cell in so many is too many to be filled or moved."""
 
-_FEW = 30  # values, of which nothing is said
+FEWEST = 30
+"""Of fewer records nothing is said by their columns."""
+
 _LONG = 10**5  # a number of six digits
 _REPEATED = 0.05
 _REPAIRED_BY_RULE = MISSING | {OUTSIDE, INFINITE}
@@ -322,7 +325,7 @@ class _Examining:
         return "" if self.labels.other is not None else f"is {self.study.label.positive!r} in all records"
 
     def _of_columns(self) -> Iterator[Doubt]:
-        if not self._extremes or self.faults.records < _FEW:
+        if not self._extremes or self.faults.records < FEWEST:
             return
         low = np.min([pair[0] for pair in self._extremes], axis=0)
         high = np.max([pair[1] for pair in self._extremes], axis=0)
@@ -376,7 +379,7 @@ class _Numbers:
     def kind(self) -> str:
         """Return "identifier", "date", or nothing."""
         values = np.concatenate([np.empty(0), *self._values])
-        if len(values) < _FEW:
+        if len(values) < FEWEST:
             return ""
         if looks_like_dates(values):
             return "date"

@@ -20,6 +20,7 @@ from masquerade_core.words import counted, listed
 
 __all__ = [
     "COMMA",
+    "DATE",
     "DECIMAL_COMMA",
     "INFINITE",
     "LABEL_EMPTY",
