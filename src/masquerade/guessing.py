@@ -101,6 +101,11 @@ def guess(
     present = [value for value in counts if not is_missing(value)]
     if not accepted:
         _check(name, cells, present, at, leave_out)
+    elif texts := _texts_among_numbers(present):
+        cells = ["" if cell in texts else cell for cell in cells]
+        notes += (f"{name}: text among its numbers counts as missing",)
+        counts = Counter(cells)
+        present = [value for value in present if value not in texts]
     numbers = [number for value in present if (number := _number(value)) is not None]
     if present and len(numbers) == len(present):
         if len(present) == len(counts):
@@ -142,6 +147,13 @@ def _mended(name: str, cells: Sequence[str]) -> tuple[Sequence[str], tuple[str, 
     return [mended[cell][0] for cell in cells], tuple(f"{name}: {rule}" for rule in rules)
 
 
+def _texts_among_numbers(present: Sequence[str]) -> frozenset[str]:
+    """Return the texts of a column that mostly holds numbers, and many different ones; none of another column."""
+    texts = frozenset(value for value in present if number_of(value)[1] is not None)
+    numbers = len(present) - len(texts)
+    return texts if numbers > _MANY and numbers > _MOST * len(present) else frozenset()
+
+
 def _check(name: str, cells: Sequence[str], present: Sequence[str], at: Callable[[int], str], leave_out: str) -> None:
     """Refuse a column from which nothing can be learned, or of which the numbers are damaged."""
     found = {value: number_of(value) for value in present}
@@ -152,8 +164,8 @@ def _check(name: str, cells: Sequence[str], present: Sequence[str], at: Callable
             f"column {name!r} holds dates, which no model here learns from",
             f"{leave_out}; or write an age, or the days since an event, in its place",
         )
-    if len(numbers) > _MANY and _MOST * len(present) < len(numbers) < len(present):
-        place = at(next(row for row, cell in enumerate(cells) if cell in found and found[cell][1] is not None))
+    if texts := _texts_among_numbers(present):
+        place = at(next(row for row, cell in enumerate(cells) if cell in texts))
         raise BadInput(
             f"column {name!r} holds numbers, and text among them, first in {place}",
             f"write a number there, or leave the cell empty; or {leave_out}",
