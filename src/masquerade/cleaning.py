@@ -25,6 +25,7 @@ from masquerade_core.data.blocks import note_broken
 from masquerade_core.data.examining import MOST, Examined, examine
 from masquerade_core.data.file_faults import (
     COMMA,
+    DASH,
     DECIMAL_COMMA,
     INFINITE,
     LABEL_EMPTY,
@@ -61,6 +62,7 @@ _EITHER = Kind(
 )
 _DECIMAL = "a comma before the decimals became a point"
 _THOUSANDS = "marks between thousands were taken out"
+_EMPTIED = "a dash, or another mark for a missing value, became an empty cell"
 _BLANKS = "blanks around a cell were taken away"
 _CAPITALS = "a value became the one that it differs from in capitals or blanks alone"
 _BOUND = "a number out of bounds became the nearer bound"
@@ -315,6 +317,8 @@ def mended_number(cell: str, *, decimal: bool, thousands: bool) -> tuple[str, st
     kind = number_of(cell)[1]
     if kind is COMMA and decimal != thousands:
         kind = DECIMAL_COMMA if decimal else THOUSANDS
+    if kind is DASH:
+        return "", _EMPTIED
     if kind is DECIMAL_COMMA:
         return _GAPS.sub("", cell.strip()).replace(",", "."), _DECIMAL
     if kind is THOUSANDS:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from masquerade.cleaning import mended_number
 from masquerade_core.data.examining import FEWEST, looks_like_dates, looks_like_ids
-from masquerade_core.data.file_faults import DATE, DECIMAL_COMMA, THOUSANDS, is_missing, number_of
+from masquerade_core.data.file_faults import DASH, DATE, DECIMAL_COMMA, THOUSANDS, is_missing, number_of
 from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
@@ -139,7 +139,7 @@ def guess(
 def _mended(name: str, cells: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return the cells with points before decimals and no marks between thousands, and whether any was changed."""
     kinds = {number_of(cell)[1] for cell in set(cells)}
-    if not kinds & {DECIMAL_COMMA, THOUSANDS}:
+    if not kinds & {DASH, DECIMAL_COMMA, THOUSANDS}:
         return cells, ()
     decimal, thousands = DECIMAL_COMMA in kinds, THOUSANDS in kinds
     mended = {cell: mended_number(cell, decimal=decimal, thousands=thousands) for cell in set(cells)}

@@ -86,7 +86,7 @@ DOUBTFUL: dict[str, tuple[dict[str, Callable[[int], object]], str, str, str]] = 
         "value",
     ),
     "another unit": ({"radius": lambda i: (i % 37 + 0.5) * 10}, CLAMPS, "radius", "repaired"),
-    "many empty cells": ({"radius": lambda i: "-" if i % 4 else i % 37}, CLAMPS, "radius", "repaired"),
+    "many empty cells": ({"radius": lambda i: "?" if i % 4 else i % 37}, CLAMPS, "radius", "repaired"),
     "never positive": ({"diagnosis": lambda _: "benign"}, CLAMPS, "diagnosis", "one_class"),
     "always positive": ({"diagnosis": lambda _: "malignant"}, STUDY, "diagnosis", "one_class"),
     "one class of three": (
