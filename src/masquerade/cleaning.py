@@ -48,7 +48,7 @@ from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 
-__all__ = ["Cleaned", "clean", "mended_number"]
+__all__ = ["Cleaned", "clean", "mended_number", "new_file"]
 
 _MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
 _GAPS = re.compile("[.' \u00a0\u202f]")
@@ -130,7 +130,7 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
     _check(found)
     cleaned = Cleaned(found, Faults(found.source, found.unit))
     work = _Work(study, cleaned, "count" if counts else study.study.out_of_bounds)
-    with _new(out) as file:
+    with new_file(out) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*(f.name for f in study.features), study.label.name])
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=out.parent) as good:
@@ -187,7 +187,7 @@ def _check(found: Examined) -> None:
 
 
 @contextmanager
-def _new(out: Path) -> Iterator[TextIO]:
+def new_file(out: Path) -> Iterator[TextIO]:
     """Open a file that appears under its name when it is whole, and that is never one that was there before."""
     part = ""
     try:
