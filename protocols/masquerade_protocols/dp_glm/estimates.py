@@ -1,7 +1,7 @@
 """Estimates from opened sums alone: where the columns lie, the whitened coordinates, the steps, and the intervals.
 
 Everybody computes it, and Charlie's result is the one that counts: each function returns numbers that he rounds to a
-grid and sends (:mod:`masquerade_protocols.blocks.public_numbers`). Nothing here looks at records. So all of it may
+grid and sends (:mod:`masquerade_protocols.blocks.adaptive_sums`). Nothing here looks at records. So all of it may
 depend on the sums as it likes, and on the noise that is there.
 
 d coefficients belong to x = (1, W z), where z = (u - m)/s is a record in standardised columns, and W whitens them: the

@@ -8,6 +8,7 @@ import typer
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade_core.words import counted
 from masquerade_host.process.options import StudyArgument
+from masquerade_party.options import AcceptOption
 
 if TYPE_CHECKING:
     from masquerade_core.data.examining import Examined
@@ -27,10 +28,13 @@ _Records = Annotated[
 
 
 @app.command()
-def check(study: StudyArgument, file: _Records, output_format: FormatOption = Format.TEXT) -> Outcome:
-    """List everything that a study refuses or repairs in a file of records. No cell is shown.
+def check(
+    study: StudyArgument, file: _Records, accept: AcceptOption = None, output_format: FormatOption = Format.TEXT
+) -> Outcome:
+    """List everything that a study refuses or repairs in a file, and what looks like a mistake. No cell is shown.
 
-    Faults are counted by column and kind, with the first three lines of each.
+    Faults are counted by column and kind, with the first three lines of each. The exit code is 4 if the file cannot be
+    used, or if something in it looks like a mistake and is not accepted.
     """
     from masquerade_core.data.examining import examine
     from masquerade_core.study_files import load_study
@@ -41,8 +45,12 @@ def check(study: StudyArgument, file: _Records, output_format: FormatOption = Fo
     counts = entry_of(loaded).records.grid_of is not None
     found = examine(file, loaded, counts=counts)
     size = _size(found, loaded)
-    rows = [_repaired(fault, loaded, found, counts=counts) for fault in found.repaired]
-    rows += [f"no record has the label {value!r}, which is allowed" for value in found.unseen]
+    doubtful = found.doubtful(accept or ())
+    doubted = {doubt.says for doubt in doubtful.doubts} if doubtful else set()
+    repaired = [fault for fault in found.repaired if counts or fault.row(found.unit) not in doubted]
+    rows = [_repaired(fault, loaded, found, counts=counts) for fault in repaired]
+    if not any(doubt.kind == "one_class" for doubt in found.doubts):
+        rows += [f"no record has the label {value!r}, which is allowed" for value in found.unseen]
     data: dict[str, Any] = {
         "file": found.source,
         "unit": found.unit,
@@ -51,12 +59,16 @@ def check(study: StudyArgument, file: _Records, output_format: FormatOption = Fo
         "faults": [fault.to_json() for fault in found.faults],
         "size": size or "fits",
         "unseen": list(found.unseen),
+        "doubts": [doubt.to_json() for doubt in found.doubts],
     }
     refused = found.refused
     if refused is not None or size:
         said = [part for part in (refused and refused.message, size and f"{found.source} {size}") if part]
         hints = [part for part in (refused and refused.all_hints, size and _SIZE) if part]
         return Outcome("\n".join(said), data, "; ".join(hints), rows, error_code="bad_input", exit_code=4)
+    if doubtful is not None:
+        return Outcome(doubtful.message, data, doubtful.hint, rows, error_code="bad_input", exit_code=4)
+    found.check(accept or ())
     good = (
         f"{found.source} can be used: the study refuses none of its cells, and it has enough records and not too many"
     )
@@ -116,9 +128,13 @@ def _size(found: "Examined", study: "Study") -> str:
 
 def _repaired(fault: "Fault", study: "Study", found: "Examined", *, counts: bool) -> str:
     """Say what becomes of cells that the study does not refuse."""
+    from masquerade_core.data.file_faults import MATCHED
+
     row = fault.row(found.unit)
     if counts:
         return f"{row}; the study counts such cells apart"
+    if fault.kind in MATCHED:
+        return f"{row}; it counts as the one that the study names"
     columns = (*study.features, *([study.label.number] if study.label.number else ()))
     feature = next((f for f in columns if f.name == fault.column), None)
     if feature is None:

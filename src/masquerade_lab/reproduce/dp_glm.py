@@ -23,8 +23,8 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_protocols.blocks.adaptive_sums import rounded
 from masquerade_protocols.blocks.clear_sums import finished
-from masquerade_protocols.blocks.public_numbers import rounded
 from masquerade_protocols.dp_glm import roles, vectors
 from masquerade_protocols.dp_glm.estimates import Design, Point, Step, logistic, next_point
 from masquerade_protocols.dp_glm.public import Plan

@@ -334,7 +334,7 @@ def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) 
         (["--data", "all.csv", "--label", "ill:yes", "--dataset", "simulated"], "--dataset and --data"),
         (["--data", "all.csv", "--label", "ill:yes", "--ignore", "ages"], "no column 'ages'"),
         (["--data", "all.csv", "--label", "ill:yes", "--test", "gone.csv"], "gone.csv"),
-        (["--data", "all.csv", "--label", "ill:Yes"], "never 'Yes'"),
+        (["--data", "all.csv", "--label", "ill:sick"], "never 'sick'"),
         (["--data", "all.csv", "--label", "site:north"], "3 different values"),
         (["--by", "site"], "--data"),
         (["--test", "all.csv"], "--data"),
