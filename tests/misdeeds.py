@@ -26,10 +26,10 @@ from masquerade_core.wire.frames import head_of
 from masquerade_core.wire.messages import Message
 from masquerade_core.words import listed
 from masquerade_protocols.blame import check_evidence, run_of, verdict
+from masquerade_protocols.blocks.adaptive_sums import PublicNumbers
 from masquerade_protocols.blocks.coin_toss import Commitment, Reveal
 from masquerade_protocols.blocks.masked_sum import Masked
 from masquerade_protocols.blocks.paillier_sum import Opened, OpeningProof, RoundSum, SumKey
-from masquerade_protocols.blocks.public_numbers import PublicNumbers
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.registry import entry_named
 from tests.host_helpers import World

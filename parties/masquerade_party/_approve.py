@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from masquerade_core.data.examining import examine
 from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost
@@ -24,7 +25,7 @@ from masquerade_host.store.keyfiles import load_keys
 from masquerade_host.store.ledger import Account, Ledger
 from masquerade_party._records import read_records
 from masquerade_party._site import Records, Site, code_of
-from masquerade_protocols import Explanation, protocol_of
+from masquerade_protocols import Explanation, Protocol, protocol_of
 
 __all__ = [
     "Approved",
@@ -39,6 +40,7 @@ __all__ = [
     "login_name",
     "record",
     "sizes_in_words",
+    "without_doubts",
 ]
 
 
@@ -184,10 +186,25 @@ def sizes_in_words(site: Site, ledger: Ledger, records: Records | None, populati
     return tuple(dict.fromkeys(told))
 
 
-def record(site: Site, ledger: Ledger, records: Records | None, population: str, who: str) -> Approval:
-    """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itsite."""
+def without_doubts(path: Path | str, study: Study, protocol: Protocol, accepted: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return which doubts about a party's records were accepted, before a person is asked.
+
+    A run that was approved asks nothing of the kind: whether a party takes part must not tell what its records say.
+
+    Raises
+    ------
+    BadInput
+        Something in the records looks like a mistake, and is not accepted.
+    """
+    return examine(path, study, counts=protocol.records.grid_of is not None).check(accepted)
+
+
+def record(
+    site: Site, ledger: Ledger, records: Records | None, population: str, who: str, accepted: tuple[str, ...] = ()
+) -> Approval:
+    """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itself."""
     code = code_of(site.study)
-    approval = Approval.given(site.study, site.me, population, who, code, counted=site.counted)
+    approval = Approval.given(site.study, site.me, population, who, code, counted=site.counted, accepted=accepted)
     if records is not None:
         if not records.known:
             ledger.adopt(records.fingerprint, population, by=who)
@@ -242,12 +259,19 @@ def budget_in_words(spends: Cost, account: Account, records: Records | None) -> 
     return takes, left, unknown
 
 
-def asked_for(site: Site, explanation: Explanation, ledger: Ledger, account: Account, records: Records) -> Approval:
+def asked_for(
+    site: Site,
+    explanation: Explanation,
+    ledger: Ledger,
+    account: Account,
+    records: Records,
+    accepted: tuple[str, ...] = (),
+) -> Approval:
     """Ask at the terminal for a yes to the site's study, and write it down."""
     beside = sizes_in_words(site, ledger, records, account.population)
     budget = budget_in_words(site.spends, account, records)
     ask(in_words(site.study, site.me, explanation, budget, beside, code=code_of(site.study)))
-    return record(site, ledger, records, account.population, login_name())
+    return record(site, ledger, records, account.population, login_name(), accepted)
 
 
 # ---  approve --------------------------------------------------------------------
@@ -285,6 +309,7 @@ def approve(
     by: str | None = None,
     fingerprint: str | None = None,
     stream: Path | str | None = None,
+    accept: Sequence[str] = (),
     tell: Callable[[str], object] | None = None,
 ) -> Approved:
     """Show a study in plain words, ask for a yes, reserve the budget, and record the approval.
@@ -309,6 +334,8 @@ def approve(
         The study's fingerprint, as somebody typed it who has read the study. Then nobody is asked.
     stream : path, optional
         A folder on a disk of this machine, where a scratch file without a name holds the records instead of memory.
+    accept : sequence of str
+        The columns that look like a mistake in the records, and are none.
     tell : callable, optional
         Shows the study, where nobody is asked; by default on stderr.
 
@@ -327,8 +354,12 @@ def approve(
     site = Site(state, study, _party(study, key_path, participant))
     with closing(site.ledger()) as ledger:
         if data_path is None or found is None:
+            if accept:
+                raise BadInput("--accept was given without records", "add --data")
             account, records = site.account(ledger, site.policy.population(population)), None
+            accepted: tuple[str, ...] = ()
         else:
+            accepted = without_doubts(data_path, study, protocol, accept)
             data = read_records(protocol, data_path, study, site.me, stream)
             account, records = site.records(ledger, population, found, data)
             expect_to_fit(site, ledger, account, records)
@@ -340,7 +371,8 @@ def approve(
         else:
             (tell or sys.stderr.write)(words)
             confirm(study, fingerprint)
-        approval = record(site, ledger, records, account.population, login_name() if by is None else by)
+        who = login_name() if by is None else by
+        approval = record(site, ledger, records, account.population, who, accepted)
     return Approved(study, approval, records is not None, beside)
 
 

@@ -1,6 +1,6 @@
 """A data owner's process: it checks policy, approval and budget, takes part, and writes the results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,7 @@ def run_with(options: PartyOptions, *, show: Observer | None = None) -> Path:
             proxy=options.proxy,
             journal=not options.no_journal,
             stream=options.stream,
+            accept=tuple(options.accept or ()),
             dask=options.dask,
             observe=observe,
         )
@@ -81,6 +82,7 @@ def run(
     proxy: str | None = None,
     journal: bool = True,
     stream: Path | str | None = None,
+    accept: Sequence[str] = (),
     dask: str | None = None,
     observe: Observer = quiet,
 ) -> Path:
@@ -99,7 +101,7 @@ def run(
         As the option, without its variable of the environment.
     journal : bool
         The opposite of ``no_journal``.
-    out, state, population, approved, stream, dask
+    out, state, population, approved, stream, accept, dask
         As the options of these names in :class:`PartyOptions`, where their help explains them.
     observe : Observer
         Is told what happens.
@@ -140,7 +142,7 @@ def run(
         cluster = None if dask is None else cleanup.enter_context(cluster_at(dask, study.study.deadline_seconds))
         data = read_records(protocol, data_path, study, me, stream, cluster)
         tell_the_owner(data, observe)
-        chosen = population if approval is None else approval.population
+        chosen, accepted = population if approval is None else approval.population, tuple[str, ...]()
         account, records = site.records(ledger, chosen, found, data)
         folder = Path(out or default_directory(study, me))
         result = folder / RESULT
@@ -150,6 +152,7 @@ def run(
         if kept.joined and ledger.finished(study, me):
             approval = site.approval(population)  # the earlier process died when all but the journal was done
         elif approval is None:
+            accepted = _asking().without_doubts(data_path, study, protocol, accept)
             _asking().expect_to_fit(site, ledger, account, records)
         else:
             site.adopt_unattended(ledger, records, approval.population)
@@ -157,7 +160,7 @@ def run(
         forecast, again = rehearsed(study, protocol.cost(study), joined=kept.joined), result.exists()
         with RunDirectory(folder, check=check_evidence, resumed=kept.joined) as directory:
             if approval is None:
-                approval = _asking().asked_for(site, protocol.explain(study), ledger, account, records)
+                approval = _asking().asked_for(site, protocol.explain(study), ledger, account, records, accepted)
             begins = records.fingerprint, sizes_of(study, data)
             with LedgerAttempt(ledger, study, me, *begins, observe, resumed=kept.joined) as attempt:
                 session = session_of(

@@ -8,7 +8,18 @@ import typer
 
 from masquerade_host.process.options import Options, ProxyOption
 
-__all__ = ["PartyOptions", "PopulationOption", "StreamOption"]
+__all__ = ["AcceptOption", "PartyOptions", "PopulationOption", "StreamOption"]
+
+AcceptOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept",
+        metavar="COLUMN",
+        help="Use the records although this column looks like a mistake; 'lines' for lines that are no records. May be "
+        "given several times.",
+        show_default=False,
+    ),
+]
 
 PopulationOption = Annotated[
     str | None,
@@ -72,5 +83,6 @@ class PartyOptions(Options):
     approved: _ApprovedOption = False
     population: PopulationOption = None
     stream: StreamOption = None
+    accept: AcceptOption = None
     dask: _DaskOption = None
     proxy: ProxyOption = None

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from masquerade_core.data.blocks import note_broken
-from masquerade_core.data.examining import Examined, examine
+from masquerade_core.data.examining import MOST, Examined, examine
 from masquerade_core.data.file_faults import (
     COMMA,
+    DASH,
     DECIMAL_COMMA,
     INFINITE,
     LABEL_EMPTY,
@@ -47,7 +48,7 @@ from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 
-__all__ = ["Cleaned", "clean"]
+__all__ = ["Cleaned", "clean", "mended_number", "new_file"]
 
 _MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
 _GAPS = re.compile("[.' \u00a0\u202f]")
@@ -61,6 +62,7 @@ _EITHER = Kind(
 )
 _DECIMAL = "a comma before the decimals became a point"
 _THOUSANDS = "marks between thousands were taken out"
+_EMPTIED = "a dash, or another mark for a missing value, became an empty cell"
 _BLANKS = "blanks around a cell were taken away"
 _CAPITALS = "a value became the one that it differs from in capitals or blanks alone"
 _BOUND = "a number out of bounds became the nearer bound"
@@ -128,7 +130,7 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
     _check(found)
     cleaned = Cleaned(found, Faults(found.source, found.unit))
     work = _Work(study, cleaned, "count" if counts else study.study.out_of_bounds)
-    with _new(out) as file:
+    with new_file(out) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*(f.name for f in study.features), study.label.name])
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=out.parent) as good:
@@ -138,6 +140,13 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
             last = list(islice(csv.reader(good), cleaned.kept - len(gaps), None))
             good.seek(0)
             writer.writerows(_in_their_places(csv.reader(good), gaps, last, cleaned.kept))
+        for (column, rule), count in cleaned.mended.items():
+            if rule == _FILLED and count * MOST > cleaned.kept:
+                raise BadInput(
+                    f"{found.source}: the public rules would fill more than a fifth of the column {column!r}, so "
+                    "nothing was written",
+                    "'masquerade data check' says what is wrong with its cells: mend them where the file was made",
+                )
         if not cleaned.kept:
             raise BadInput(
                 f"{found.source} has no record that the public rules mend, so nothing was written",
@@ -172,13 +181,13 @@ def _check(found: Examined) -> None:
     """Refuse a file with a fault that no rule mends."""
     alike_only = any(fault.kind.name == "label_alike" for fault in found.faults)
     signs = [s for s in found.signs if s.name not in _MENDED_SIGNS and not (s.name == "label_never" and alike_only)]
-    thirds = [fault for fault in found.faults if fault.kind.name == "label_third"]
+    thirds = [fault for fault in found.faults if fault.kind.name == "label_third" and fault.refused]
     if signs or thirds:
         raise FaultyFile(found.source, signs, thirds, found.unit)
 
 
 @contextmanager
-def _new(out: Path) -> Iterator[TextIO]:
+def new_file(out: Path) -> Iterator[TextIO]:
     """Open a file that appears under its name when it is whole, and that is never one that was there before."""
     part = ""
     try:
@@ -269,16 +278,8 @@ class _Work:
 
     def _number(self, column: str, cell: str) -> tuple[str, str]:
         """Return a cell of numbers without what is wrong with its text, and the rule by which it was mended."""
-        kind = number_of(cell)[1]
         decimal, thousands = (column, DECIMAL_COMMA) in self._kinds, (column, THOUSANDS) in self._kinds
-        if kind is COMMA and decimal != thousands:
-            kind = DECIMAL_COMMA if decimal else THOUSANDS
-        if kind is DECIMAL_COMMA:
-            return _GAPS.sub("", cell.strip()).replace(",", "."), _DECIMAL
-        if kind is THOUSANDS:
-            plain = _MARKS.sub("", cell.strip())
-            return plain.replace(".", "") if plain.count(".") > 1 else plain, _THOUSANDS
-        return _stripped(cell)
+        return mended_number(cell, decimal=decimal, thousands=thousands)
 
     def _level(self, cell: str, levels: Sequence[str]) -> tuple[str, str]:
         if cell in levels or (known := alike(cell, levels)) is None:
@@ -286,7 +287,7 @@ class _Work:
         return known, _CAPITALS
 
     def _label(self, cells: Sequence[str]) -> tuple[list[str], dict[Kind, list[int]]]:
-        """Return the mended labels, and those that no rule mends. A study that clamps takes every label as it is."""
+        """Return the mended labels, and those that no rule mends."""
         label, faults = self.study.label, dict[Kind, list[int]]()
         other = self.cleaned.found.other
         known = label.classes or tuple(value for value in (label.positive, other) if value is not None)
@@ -295,11 +296,35 @@ class _Work:
             text, rule = self._level(cell, known)
             self.cleaned.mended[label.name, rule] += bool(rule)
             mended.append(text)
-            if self.rule == "refuse" and label.classes is not None and text not in label.classes:
+            if self.rule == "count":
+                continue
+            if label.classes is not None and text not in label.classes:
                 faults.setdefault(kind_of_class(text, label.classes), []).append(row)
-            elif self.rule == "refuse" and not text:
+            elif not text:
                 faults.setdefault(LABEL_EMPTY, []).append(row)
         return mended, faults
+
+
+def mended_number(cell: str, *, decimal: bool, thousands: bool) -> tuple[str, str]:
+    """Return a cell of numbers without what is wrong with its text, and the rule by which it was mended.
+
+    Parameters
+    ----------
+    cell : str
+    decimal, thousands : bool
+        Whether other cells of the column show that its commas stand before decimals, or between thousands.
+    """
+    kind = number_of(cell)[1]
+    if kind is COMMA and decimal != thousands:
+        kind = DECIMAL_COMMA if decimal else THOUSANDS
+    if kind is DASH:
+        return "", _EMPTIED
+    if kind is DECIMAL_COMMA:
+        return _GAPS.sub("", cell.strip()).replace(",", "."), _DECIMAL
+    if kind is THOUSANDS:
+        plain = _MARKS.sub("", cell.strip())
+        return plain.replace(".", "") if plain.count(".") > 1 else plain, _THOUSANDS
+    return _stripped(cell)
 
 
 def _stripped(cell: str) -> tuple[str, str]:

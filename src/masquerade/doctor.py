@@ -3,17 +3,17 @@
 What a run costs comes from the entry of the study's protocol, so the doctor knows no protocol by name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import gmpy2
-import numpy as np
 
 from masquerade.budgeting import budget_line
 from masquerade.checks import Check, Verdict
 from masquerade.network_checks import descriptors, network
 from masquerade.report import lead_part
 from masquerade_core.crypto.speed import seconds_of_exponentiation
+from masquerade_core.data.examining import examine as examine_records
 from masquerade_core.data.files import data_at
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import MasqueradeError
@@ -37,6 +37,7 @@ def examine(
     *,
     key: Path | None = None,
     data: Path | str | None = None,
+    accept: Collection[str] = (),
     state: StateFolder | None = None,
     proxy: Proxy | None = None,
 ) -> Iterator[Check]:
@@ -53,6 +54,8 @@ def examine(
         The participant's secret keys.
     data : path or str, optional
         A party's records: a file, folder or query.
+    accept : collection of str
+        The columns that look like a mistake in the records, and are none.
     state : StateFolder, optional
         Where the machine's privacy budget is; by default the usual place.
     proxy : Proxy, optional
@@ -86,7 +89,7 @@ def examine(
             yield _failed("key", error)
     records: object = None
     if data is not None:
-        check, records = _records(data, study, protocol, me)
+        check, records = _records(data, study, protocol, me, accept)
         yield check
     yield descriptors(me)
     yield network(study, me, keys, proxy)
@@ -178,7 +181,9 @@ def _budget(study: Study, protocol: Protocol, me: str, records: object, folder: 
     return Check("budget", Verdict.OK if line.fits else Verdict.FAIL, line.text, line.hint)
 
 
-def _records(path: Path | str, study: Study, protocol: Protocol, me: str | None) -> tuple[Check, object]:
+def _records(
+    path: Path | str, study: Study, protocol: Protocol, me: str | None, accept: Collection[str] = ()
+) -> tuple[Check, object]:
     """Check a party's records, and say what no other participant will learn: how many cells are moved or filled."""
     try:
         found = data_at(path)
@@ -186,6 +191,10 @@ def _records(path: Path | str, study: Study, protocol: Protocol, me: str | None)
         protocol.records.check(data, study, str(found), me if me is not None and me in study.names else "")
     except MasqueradeError as error:
         return _failed("data", error), None
+    try:
+        examine_records(path, study, counts=protocol.records.grid_of is not None).check(accept)
+    except MasqueradeError as error:
+        return _failed("data", error), data
     return _unusual(str(found), data), data
 
 
@@ -198,7 +207,4 @@ def _unusual(source: str, data: object) -> Check:
     if data.repaired:
         moved, filled = counted(data.repaired.clamped, "number"), counted(data.repaired.filled, "cell")
         cells = f"{moved} out of bounds will count as the bound, and {filled} will be filled with the study's value"
-    if len(np.unique(data.y)) == 1:
-        hint = "that is allowed, and nobody learns of it; but see whether the study names the label's value as you do"
-        return Check("data", Verdict.WARN, f"{found}; {cells}; all labels are the same", hint)
     return Check("data", Verdict.OK, f"{found}; {cells}")

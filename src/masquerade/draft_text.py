@@ -117,6 +117,8 @@ min_records = {min_records}
 # the column's public 'missing' value; only the party learns how many. "refuse": such a cell makes the party's process
 # refuse, and a refusal tells others something about its records.
 out_of_bounds = {out_of_bounds}
+# "loose": capitals, and blanks around a cell, do not count where they leave one level or label. "exact": they count.
+matching = "loose"
 # If one person may have several records, say how many: the privacy statement then covers all of them together.
 # records_per_person = 1
 # The expected number of records of all parties together. It is public, and binds nobody. From it,

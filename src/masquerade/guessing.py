@@ -10,19 +10,28 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
+from masquerade.cleaning import mended_number
+from masquerade_core.data.examining import FEWEST, looks_like_dates, looks_like_ids
+from masquerade_core.data.file_faults import COMMA, DASH, DATE, DECIMAL_COMMA, THOUSANDS, is_missing, number_of
 from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
 from masquerade_core.words import counted
 
-__all__ = ["OTHER", "Guess", "Limits", "guess"]
+__all__ = ["MOST_LEVELS", "OTHER", "Guess", "Limits", "column_kind", "guess"]
+
+MOST_LEVELS = 30
+"""A column with more different texts is no category."""
 
 OTHER = "other"
 """The level in which rare ones are pooled."""
 
-_MARKS = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+_MANY = 10  # different numbers, beside which text is no level
+_MENDED = frozenset({COMMA, DECIMAL_COMMA, THOUSANDS})
+_MOST = 0.5  # of a column's different texts: then it holds dates, or numbers
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,15 @@ class Guess:
     notes: tuple[str, ...] = ()
 
 
-def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Limits, leave_out: str) -> Guess:
+def guess(
+    name: str,
+    cells: Sequence[str],
+    at: Callable[[int], str],
+    limits: Limits,
+    leave_out: str,
+    *,
+    accepted: bool = False,
+) -> Guess:
     """Take bounds, rounded outwards, or levels from a column.
 
     Parameters
@@ -75,23 +92,32 @@ def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Lim
     limits : Limits
     leave_out : str
         How the column is left out, for an error's hint.
+    accepted : bool
+        Whether the column is used although it looks like a mistake.
 
     Raises
     ------
     BadInput
-        The column has more levels than may be.
+        The column has more levels than may be. Or it holds dates, identifiers, or text among numbers.
     """
+    cells, notes = _mended(name, cells)
     counts = Counter(cells)
-    present = [value for value in counts if value.lower() not in _MARKS]
+    present = [value for value in counts if not is_missing(value)]
+    if not accepted:
+        _check(name, cells, present, at, leave_out)
+    elif texts := _texts_among_numbers(present):
+        cells = ["" if cell in texts else cell for cell in cells]
+        notes += (f"{name}: text among its numbers counts as missing",)
+        counts = Counter(cells)
+        present = [value for value in present if value not in texts]
     numbers = [number for value in present if (number := _number(value)) is not None]
-    notes: tuple[str, ...] = ()
     if present and len(numbers) == len(present):
         if len(present) == len(counts):
             same = min(numbers) == max(numbers)
-            return Guess(None, cells, (_useless(name),)) if same else Guess(_bounded(name, numbers), cells)
+            return Guess(None, cells, (_useless(name),)) if same else Guess(_bounded(name, numbers), cells, notes)
         if len(counts) > min(limits.numbers, limits.levels):
-            return _with_gaps(name, numbers, cells, at)
-        notes = (f"{name}: some numbers are missing, so each of its values is a level",)
+            return _with_gaps(name, numbers, cells, at, notes)
+        notes += (f"{name}: some numbers are missing, so each of its values is a level",)
     if "" in counts:
         place = at(cells.index(""))
         notes += (f"{name}: {counted(counts[''], 'empty cell')} became {MISSING_LEVEL!r}, the first in {place}",)
@@ -114,6 +140,73 @@ def guess(name: str, cells: Sequence[str], at: Callable[[int], str], limits: Lim
     return Guess(_feature(name, levels=tuple(kept)), cells, notes)
 
 
+def _mended(name: str, cells: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return the cells with points before decimals and no marks between thousands, and whether any was changed."""
+    kinds = {number_of(cell)[1] for cell in set(cells)}
+    if not kinds & {DASH, DECIMAL_COMMA, THOUSANDS}:
+        return cells, ()
+    decimal, thousands = DECIMAL_COMMA in kinds, THOUSANDS in kinds
+    mended = {cell: mended_number(cell, decimal=decimal, thousands=thousands) for cell in set(cells)}
+    rules = sorted({rule for _, rule in mended.values() if rule})
+    return [mended[cell][0] for cell in cells], tuple(f"{name}: {rule}" for rule in rules)
+
+
+def _texts_among_numbers(present: Sequence[str]) -> frozenset[str]:
+    """Return the texts of a column that mostly holds numbers, and many different ones; none of another column."""
+    texts = frozenset(value for value in present if number_of(value)[1] not in {None, DATE})
+    numbers = len(present) - len(texts)
+    return texts if numbers > _MANY and numbers > _MOST * len(present) else frozenset()
+
+
+def column_kind(cells: Sequence[str]) -> str:
+    """Return what a column seems to be.
+
+    Returns
+    -------
+    str
+        "number", "category", "text" for more than 30 different texts, "date", "identifier", "constant" or "empty".
+    """
+    present = {cell: number_of(cell) for cell in set(cells) if not is_missing(cell)}
+    present = {cell: found for cell, found in present.items() if found[1] is not DASH}
+    if len(present) < 2:  # noqa: PLR2004
+        return "constant" if present else "empty"
+    if sum(kind is DATE for _, kind in present.values()) > _MOST * len(present):
+        return "date"
+    numbers = sum(kind is None or kind in _MENDED for _, kind in present.values())
+    if numbers == len(present) or (numbers > _MANY and numbers > _MOST * len(present)):
+        return _kind_of_numbers([present[cell][0] for cell in cells if cell in present and present[cell][1] is None])
+    return "category" if len(present) <= MOST_LEVELS else "text"
+
+
+def _kind_of_numbers(numbers: Sequence[float]) -> str:
+    values = np.array(numbers)
+    whole = len(values) >= FEWEST and bool((values == np.rint(values)).all())
+    if whole and looks_like_dates(values):
+        return "date"
+    return "identifier" if whole and looks_like_ids(values) else "number"
+
+
+def _check(name: str, cells: Sequence[str], present: Sequence[str], at: Callable[[int], str], leave_out: str) -> None:
+    """Refuse a column from which nothing can be learned, or of which the numbers are damaged."""
+    if texts := _texts_among_numbers(present):
+        place = at(next(row for row, cell in enumerate(cells) if cell in texts))
+        raise BadInput(
+            f"column {name!r} holds numbers, and text among them, first in {place}",
+            f"write a number there, or leave the cell empty; or {leave_out}",
+        )
+    kind = column_kind(cells)
+    if kind == "date":
+        raise BadInput(
+            f"column {name!r} holds dates, which no model here learns from",
+            f"{leave_out}; or write an age, or the days since an event, in its place",
+        )
+    if kind == "identifier":
+        raise BadInput(
+            f"column {name!r} seems to number the records or the patients: nearly all its whole numbers differ",
+            leave_out,
+        )
+
+
 def _useless(name: str) -> str:
     return f"{name}: left out, since no two records would differ in it"
 
@@ -126,16 +219,18 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) and "_" not in text else None
 
 
-def _with_gaps(name: str, numbers: Sequence[float], cells: Sequence[str], at: Callable[[int], str]) -> Guess:
+def _with_gaps(
+    name: str, numbers: Sequence[float], cells: Sequence[str], at: Callable[[int], str], notes: tuple[str, ...]
+) -> Guess:
     """Return a column of numbers of which some are missing: these count as the middle of the bounds."""
     bounded = _bounded(name, numbers)
-    places = [row for row, cell in enumerate(cells) if cell.lower() in _MARKS]
+    places = [row for row, cell in enumerate(cells) if is_missing(cell)]
     middle = bounded.filler
     note = (
         f"{name}: {counted(len(places), 'number is missing', 'numbers are missing')}, the first in {at(places[0])}, "
         f"and {'counts' if len(places) == 1 else 'count'} as {middle:g}, the middle of the bounds"
     )
-    return Guess(_feature(name, min=bounded.min, max=bounded.max, missing=middle), cells, (note,))
+    return Guess(_feature(name, min=bounded.min, max=bounded.max, missing=middle), cells, (*notes, note))
 
 
 def _bounded(name: str, values: Sequence[float]) -> Feature:

@@ -64,7 +64,7 @@ _NOISE_FIELDS = {
     *("study.attempts", "study.charged_attempts", "crypto.sum"),
 }
 _WHO_FIELDS = {"study.lead", "study.min_parties"}
-_RECORDS_FIELDS = {"study.out_of_bounds", "study.precision"}
+_RECORDS_FIELDS = {"study.matching", "study.out_of_bounds", "study.precision"}
 
 _SIZED = "The noise of some protocols is sized by this number."
 _GROWN = {
@@ -96,6 +96,11 @@ _NOW = {
     ("privacy.calibration", "proven"): "The noise is as much as a proof needs for the privacy target.",
     ("dropouts.method", "double-masks"): "The masks of silent parties are removed, and no sum is made again.",
     ("study.precision", "float32"): "Records are stored with 7 digits. Their sums differ in the last digits.",
+    ("study.matching", "exact"): "Capitals, and blanks around a cell, count in levels and labels.",
+    (
+        "study.matching",
+        "loose",
+    ): "Capitals, and blanks around a cell, do not count where they leave one level or label.",
     ("study.out_of_bounds", "refuse"): "A record that does not fit makes its party refuse, which everybody sees.",
     ("study.out_of_bounds", "clamp"): "A cell that does not fit is moved to its bounds, or filled.",
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.study import Coding, Feature, OutOfBounds, Study
+from masquerade_core.study import Coding, Feature, Matching, OutOfBounds, Study
 
 if TYPE_CHECKING:
     from masquerade_core.coefficients import Coefficients
@@ -222,7 +222,9 @@ def error_on(model: Scoring, tests: Labelled) -> float:
 
 def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
     """Return the contents of ``model.json``: the classifier as it was released, and the encoder for records."""
-    encoder = encoder_to_json(study.features, study.study.out_of_bounds, intercept=study.model.intercept)
+    rules = study.study
+    matching, intercept = rules.matching or "exact", study.model.intercept
+    encoder = encoder_to_json(study.features, rules.out_of_bounds, intercept=intercept, matching=matching)
     names = study.coordinates
     if model.coefficients is not None:
         encoder, names = {**encoder, "intercept": False, "coding": "treatment"}, study.covariates
@@ -246,13 +248,19 @@ def model_to_json(model: Model, study: Study, run: bytes) -> dict[str, Any]:
 
 
 def encoder_to_json(
-    features: Sequence[Feature], out_of_bounds: OutOfBounds, *, intercept: bool, coding: Coding = "one-hot"
+    features: Sequence[Feature],
+    out_of_bounds: OutOfBounds,
+    *,
+    intercept: bool,
+    coding: Coding = "one-hot",
+    matching: Matching = "exact",
 ) -> dict[str, Any]:
     """Return the encoder's part of a model file: public constants, with every number kept exactly."""
     dumped = [f.model_dump(mode="json", exclude_none=True) for f in features]
     rule = {} if out_of_bounds == "refuse" else {"out_of_bounds": out_of_bounds}
     shape = {} if coding == "one-hot" else {"coding": coding}
-    return {"features": dumped, "intercept": intercept, **rule, **shape}
+    spelling = {} if matching == "exact" else {"matching": matching}
+    return {"features": dumped, "intercept": intercept, **rule, **shape, **spelling}
 
 
 def _named(weights: tuple[float, ...], names: Sequence[str], classes: Sequence[str] | None) -> dict[str, Any]:

@@ -5,32 +5,41 @@ records, is known. What is chosen later is B, the length of one record's contrib
 sum's part of the privacy target, the longer the contribution beside the noise. A sum's *part* is its share of mu^2,
 where mu is the parameter of Gaussian differential privacy that meets the target.
 
-A sum is opened piece by piece, and everybody goes on from the same numbers
-(:mod:`masquerade_protocols.blocks.public_numbers`). ``dp-whitened`` and ``dp-glm`` are made of such sums.
+A sum is opened in pieces, and everybody goes on from the same numbers. Charlie computes them, rounds them to a grid
+and sends them; each party checks. Eigenvectors come out with other last bits on other machines, and so does every
+number that follows from them. A number on which the next contributions or the model depend must be the same
+everywhere. So Charlie's counts, and the masks of all later sums are bound to its bytes. A party computes the same
+numbers for itself, and accepts his within a tolerance. Privacy does not depend on this: whatever the numbers are, each
+party cuts each of its records by itself. A wrong number could only harm the model.
+
+``dp-whitened`` and ``dp-glm`` are made of such sums.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import isqrt, sqrt
+from typing import Annotated
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from masquerade_core.data.records import Records
-from masquerade_core.errors import BadInput
+from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, check_honest, rounds_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
-from masquerade_core.study import Study
+from masquerade_core.study import CHARLIE, Study
+from masquerade_core.wire.messages import Broadcast
 from masquerade_protocols.blocks.descent import TAIL_BITS
 from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.public_numbers import Agreement
 from masquerade_protocols.blocks.releases import Price, counted
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 
@@ -38,14 +47,18 @@ __all__ = [
     "OFF_DIAGONAL",
     "PIECE",
     "SIGMA",
+    "TOLERANCE",
+    "Agreement",
     "CharlieSide",
     "PartySide",
+    "PublicNumbers",
     "Side",
     "SumsPlan",
     "budget_of",
     "check_budget",
     "draw_noise",
     "noise_of",
+    "rounded",
     "squared_mu",
 ]
 
@@ -58,6 +71,13 @@ OFF_DIAGONAL = isqrt(SIGMA**2 // 2) + 1
 PIECE = 1 << 14
 """How many numbers of the second moments one message carries at most."""
 
+_BITS = 32  # of a fraction
+_LARGEST = 2.0**30  # of a number, so that it fits into 63 bits
+_NUMBERS = 1 << 18  # in a message
+
+TOLERANCE = 2.0**-20
+"""How far Charlie's numbers may lie from a party's own, beside the largest of them, or beside 1 if that is larger."""
+
 _LEAST_BUDGET = 1 << 24
 """Of the squared length of a move: each sum's part of it leaves B well above 0."""
 
@@ -65,7 +85,7 @@ _Floats = NDArray[np.float64]
 _Integers = NDArray[np.int64]
 
 
-# --- Public numbers -----------------------------------------------------------------
+# --- What a study says --------------------------------------------------------------
 
 
 def squared_mu(study: Study) -> Fraction:
@@ -149,6 +169,88 @@ class SumsPlan(ABC):
         drawn = study.K * sum(self.numbers_drawn)
         bound = self.N * largest + study.K * discrete_gaussian_tail_bound(Fraction(SIGMA), drawn, TAIL_BITS)
         return layout_of(study, length, bound)
+
+
+# --- Numbers from which everybody goes on -------------------------------------------
+
+
+class PublicNumbers(Broadcast):
+    """Charlie to all: numbers in units of 2^-32, 8 bytes each, the lowest byte first; ``step`` counts such messages."""
+
+    step: Annotated[int, Field(ge=0, lt=2**32)]
+    values: bytes
+
+
+def rounded(numbers: _Floats) -> bytes:
+    """Return numbers as integers in units of 2^-32; those beyond +-2^30 become +-2^30."""
+    return np.rint(np.clip(numbers, -_LARGEST, _LARGEST) * 2.0**_BITS).astype("<i8").tobytes()
+
+
+def _read_numbers(values: bytes, length: int) -> _Floats:
+    if len(values) != 8 * length:
+        raise ProtocolViolation(
+            f"charlie sent {len(values)} bytes of public numbers; {8 * length} are due", peer=CHARLIE
+        )
+    integers = np.frombuffer(values, dtype="<i8")
+    limit = int(_LARGEST * 2.0**_BITS)
+    if not ((integers >= -limit) & (integers <= limit)).all():
+        raise ProtocolViolation("charlie sent a public number outside +-2^30", peer=CHARLIE)
+    return integers.astype(np.float64) / 2.0**_BITS
+
+
+class Agreement:
+    """The numbers that were sent so far; :attr:`digest` binds the masks of the next sum to them.
+
+    Parameters
+    ----------
+    seat : Seat
+    N : int
+        The number of all records.
+    """
+
+    def __init__(self, seat: Seat, N: int) -> None:
+        self._seat, self._step = seat, 0
+        self.digest = hashlib.sha256(b"masquerade public numbers" + N.to_bytes(16, "big")).digest()
+
+    async def on(self, own: _Floats, *, unsure: bool = False) -> _Floats:
+        """Agree on numbers; returns Charlie's.
+
+        Parameters
+        ----------
+        own : ndarray
+            What this participant computed.
+        unsure : bool
+            Whether a tiny change of what it was computed from could change it much. Then Charlie's are taken as they
+            are.
+
+        Raises
+        ------
+        ProtocolViolation
+            Charlie's numbers are not those that follow from the opened sums.
+        """
+        agreed = np.concatenate(
+            [await self._piece(own[start : start + _NUMBERS]) for start in range(0, len(own), _NUMBERS)]
+        )
+        # Written so that a number that is not finite fails as well.
+        if not unsure and not np.abs(agreed - own).max() <= TOLERANCE * max(1.0, float(np.abs(own).max())):
+            raise ProtocolViolation("charlie sent public numbers that do not follow from the opened sums", peer=CHARLIE)
+        return agreed
+
+    async def _piece(self, own: _Floats) -> _Floats:
+        seat = self._seat
+        if seat.me == CHARLIE:
+            values = rounded(own)
+            await seat.broadcast(PublicNumbers(step=self._step, values=values))
+        else:
+            message = await seat.receive(PublicNumbers, CHARLIE)
+            if message.step != self._step:
+                raise ProtocolViolation(
+                    f"charlie sent public numbers {message.step} where {self._step} are due", peer=CHARLIE
+                )
+            values = message.values
+        self._step += 1
+        self.digest = hashlib.sha256(self.digest + values).digest()
+        return _read_numbers(values, len(own))
 
 
 # --- What both sides do -------------------------------------------------------------

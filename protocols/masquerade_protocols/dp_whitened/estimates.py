@@ -1,7 +1,7 @@
 """Estimates from opened sums alone: the centre, the whitened coordinates, the steps, and the classifier.
 
 Everybody computes it, and Charlie's result is the one that counts: each function returns numbers that he rounds to a
-grid and sends (:mod:`masquerade_protocols.blocks.public_numbers`). Nothing here looks at records. So all of it may
+grid and sends (:mod:`masquerade_protocols.blocks.adaptive_sums`). Nothing here looks at records. So all of it may
 depend on the sums as it likes, and on the noise: ``noise_sd`` is the standard deviation of the noise that is there.
 
 A classifier has m *outputs*: one for two classes, with labels -1 and +1, and one for each of several classes, where +1

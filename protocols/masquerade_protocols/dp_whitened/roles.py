@@ -36,10 +36,9 @@ With m classes there are m labels, and as many columns of th.
 
 :mod:`~masquerade_protocols.dp_whitened.vectors` has what a party adds up,
 :mod:`~masquerade_protocols.dp_whitened.estimates` what follows from the sums,
-:mod:`masquerade_protocols.blocks.adaptive_sums` how each side makes a sum,
-:mod:`masquerade_protocols.blocks.public_numbers` how everybody goes on from the same numbers, and
-:mod:`masquerade_protocols.blocks.masked_sum` the messages of a secure sum. With ``[crypto] sum = "paillier"`` they are
-those of :mod:`masquerade_protocols.blocks.paillier_sum`.
+:mod:`masquerade_protocols.blocks.adaptive_sums` how each side makes a sum and how everybody goes on from the same
+numbers, and :mod:`masquerade_protocols.blocks.masked_sum` the messages of a secure sum. With
+``[crypto] sum = "paillier"`` they are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
 from functools import partial

@@ -7,7 +7,7 @@ import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade_host.process.options import StateOption, StudyArgument
-from masquerade_party.options import PopulationOption, StreamOption
+from masquerade_party.options import AcceptOption, PopulationOption, StreamOption
 
 __all__ = ["approve"]
 
@@ -31,6 +31,7 @@ def approve(
     state: StateOption = None,
     population: PopulationOption = None,
     stream: StreamOption = None,
+    accept: AcceptOption = None,
     by: Annotated[
         str | None, typer.Option(help="Your name, for the record. If not given, your user name.", show_default=False)
     ] = None,
@@ -58,6 +59,7 @@ def approve(
         by=by,
         fingerprint=fingerprint,
         stream=stream,
+        accept=tuple(accept or ()),
     )
     given = done.approval
     budget = "its budget is reserved" if done.reserved else "its budget is reserved when the run begins"

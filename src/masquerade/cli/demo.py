@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
+from masquerade_party.options import AcceptOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,6 +80,7 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    accept: AcceptOption = None,
     test: Annotated[
         Path | None,
         typer.Option(
@@ -126,7 +128,7 @@ def demo(
     console = literal_console()
     template = _study(study)
     protocol = protocol or (DEFAULT_PROTOCOL if template is None else template.study.protocol)
-    own = {"--by": by, "--label": label, "--ignore": ignore, "--test": test, "--study": template}
+    own = {"--by": by, "--label": label, "--ignore": ignore, "--accept": accept, "--test": test, "--study": template}
     if data is None:
         cohort = _cohort(entry_named(protocol), dataset, parties, own)
     else:
@@ -197,7 +199,7 @@ def _cohort(protocol: "Protocol", dataset: Source | None, parties: int | None, o
     if dataset is None:
         return datasets.suited(protocol, parties)
     K = 5 if parties is None else parties
-    return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated(K)
+    return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated_for(protocol, K)
 
 
 def _own_cohort(data: Path, dataset: Source | None, parties: int | None, own: "Mapping[str, Any]") -> "Cohort":
@@ -222,6 +224,7 @@ def _own_cohort(data: Path, dataset: Source | None, parties: int | None, own: "M
         label=parse_label(own["--label"]) if own["--label"] else None,
         study=own["--study"],
         ignore=own["--ignore"] or (),
+        accept=own["--accept"] or (),
         test=own["--test"],
     )
 

@@ -7,6 +7,7 @@ import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
 from masquerade_host.process.options import ProxyOption, StudyArgument
+from masquerade_party.options import AcceptOption
 
 __all__ = ["doctor"]
 
@@ -17,6 +18,7 @@ def doctor(
     study: StudyArgument,
     key: Annotated[Path | None, typer.Option(help="Your secret keys.")] = None,
     data: Annotated[str | None, typer.Option(help="Your records: a file, folder or query.")] = None,
+    accept: AcceptOption = None,
     state: Annotated[Path | None, typer.Option(help="The folder with your privacy budget.", show_default=False)] = None,
     proxy: ProxyOption = None,
     listen: Annotated[
@@ -47,7 +49,7 @@ def doctor(
 
     del output_format
     way_out = None if proxy is None else Proxy.parse(proxy)
-    checks = list(examine(study, key=key, data=data, state=state_folder(state), proxy=way_out))
+    checks = list(examine(study, key=key, data=data, accept=accept or (), state=state_folder(state), proxy=way_out))
     table = Table.grid(padding=(0, 2))
     for check in checks:
         words = Text(check.message)

@@ -3,21 +3,22 @@
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from masquerade.datasets import Cohort, Records, party_names, shuffled
-from masquerade.guessing import Limits, guess
+from masquerade.guessing import MOST_LEVELS, Limits, guess
 from masquerade.own_table import check_names, column_of, read_own
 from masquerade_core.data.blocks import TextTable
-from masquerade_core.data.loading import check_cells
+from masquerade_core.data.examining import examine_table
+from masquerade_core.data.file_faults import spelled
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
 from masquerade_core.words import counted, listed
 
 __all__ = ["Dealing", "own_cohort"]
 
-_LIMITS = Limits(levels=30, rare=10)
+_LIMITS = Limits(levels=MOST_LEVELS, rare=10)
 _MOST_PARTIES = 64
 _PARTIES = 5
 _FEWEST = 20
@@ -77,6 +78,7 @@ def own_cohort(
     label: Label | None = None,
     study: Study | None = None,
     ignore: Collection[str] = (),
+    accept: Collection[str] = (),
     test: Path | None = None,
 ) -> Cohort:
     """Read a file that holds everybody's records.
@@ -94,6 +96,8 @@ def own_cohort(
         and levels come from the data, which only a demonstration may do.
     ignore : collection of str
         Columns that are not learned from, where no study is given.
+    accept : collection of str
+        Columns that look like a mistake, and are none.
     test : Path, optional
         A file with the public test set. Without it, one fifth of the records is held out.
 
@@ -109,14 +113,16 @@ def own_cohort(
             "add --label COLUMN:POSITIVE, for example outcome:yes",
         )
     check_names(path, ignore, "--ignore")
+    check_names(path, accept, "--accept")
     dealt = read_own(path, ignore=tuple(ignore))
     tests = None if test is None else read_own(test, heading=tuple(dealt.columns), ignore=tuple(ignore))
     both = _Everything(dealt, tests)
-    labels, notes = _labels(both, label)
+    loose = study is None or study.study.matching == "loose"
+    labels, notes = _labels(both, label, loose=loose)
     if study is None:
-        features, cells, said = _guessed(both, label, dealing.by, ignore)
+        features, cells, said = _guessed(both, label, dealing.by, ignore, accept)
     else:
-        features, cells, said = study.features, _checked(both, study), ()
+        features, cells, said = study.features, _checked(both, study, labels, accept), ()
     rows = list(zip(*(cells[f.name] for f in features), labels, strict=True))
     order = shuffled(both.count)
     held_out = order[::_HELD_OUT] if tests is None else []
@@ -139,7 +145,7 @@ def own_cohort(
     )
 
 
-def _labels(both: _Everything, label: Label) -> tuple[Sequence[str], tuple[str, ...]]:
+def _labels(both: _Everything, label: Label, *, loose: bool) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return the labels, and what was done to them. A full stop after the labels of the test file alone is dropped."""
     cells = both.column(label.name)
     notes: tuple[str, ...] = ()
@@ -150,6 +156,14 @@ def _labels(both: _Everything, label: Label) -> tuple[Sequence[str], tuple[str, 
     if more - known and {value.removesuffix(".") for value in more} <= known:
         cells = (*first, *(cell.removesuffix(".") for cell in second))
         notes = ("the labels of the test set end with a full stop, which was left out",)
+    first_of: dict[str, str] = {}
+    meant = {}
+    for cell in dict.fromkeys(cells):
+        value = spelled(cell, label.classes or (str(label.positive),), loose=loose)
+        meant[cell] = first_of.setdefault(value.strip().casefold(), value) if loose and not label.classes else value
+    if changed := sum(cell != meant[cell] for cell in cells):
+        notes += (f"{label.name}: {counted(changed, 'label')} matched but for capitals",)
+        cells = [meant[cell] for cell in cells]
     _check_labels(both, label, cells)
     return cells, notes
 
@@ -169,10 +183,9 @@ def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None
                 f"the classes are {', '.join(map(repr, label.classes))}; capitals count",
             )
     elif label.positive not in values:
-        near = next((value for value in values if value.casefold() == str(label.positive).casefold()), None)
         raise BadInput(
             f"{source}: the label {label.name!r} is never {label.positive!r}",
-            "name one of its two values" + (f": did you mean {near!r}?" if near else "; capitals count"),
+            "name one of its two values",
         )
     elif len(values) == 1:
         raise BadInput(
@@ -191,12 +204,12 @@ _Columns = dict[str, Sequence[str]]
 
 
 def _guessed(
-    both: _Everything, label: Label, by: str | None, ignore: Collection[str]
+    both: _Everything, label: Label, by: str | None, ignore: Collection[str], accept: Collection[str]
 ) -> tuple[tuple[Feature, ...], _Columns, tuple[str, ...]]:
     """Read bounds and levels off the records."""
     apart = {label.name, by, *ignore}
     guesses = {
-        name: guess(name, both.column(name), both.at, _LIMITS, f"leave the column out with --ignore {name}")
+        name: guess(name, both.column(name), both.at, _LIMITS, leave_out(name), accepted=name in accept)
         for name in both.dealt.columns
         if name not in apart
     }
@@ -212,11 +225,21 @@ def _guessed(
     return features, {name: found.cells for name, found in guesses.items()}, notes
 
 
-def _checked(both: _Everything, study: Study) -> _Columns:
+def leave_out(name: str) -> str:
+    """Return how a demonstration leaves out a column that is not to be learned from."""
+    return f"leave the column out with --ignore {name}"
+
+
+def _checked(both: _Everything, study: Study, labels: Sequence[str], accept: Collection[str]) -> _Columns:
     """Check records against a study's bounds and levels, so that an error names the line of the user's own file."""
     columns = {feature.name: both.column(feature.name) for feature in study.features}
+    start = 0
     for table in both.tables:
-        check_cells(table, study)
+        end = start + len(table.numbers)
+        found = examine_table(replace(table, columns={**table.columns, study.label.name: labels[start:end]}), study)
+        if (error := found.refused or found.doubtful(accept)) is not None:
+            raise error
+        start = end
     return columns
 
 

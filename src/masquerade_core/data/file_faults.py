@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from masquerade_core.errors import BadInput
@@ -19,18 +20,25 @@ from masquerade_core.words import counted, listed
 
 __all__ = [
     "COMMA",
+    "DASH",
+    "DATE",
     "DECIMAL_COMMA",
     "INFINITE",
     "LABEL_EMPTY",
+    "LABEL_MATCHED",
+    "LEVEL_MATCHED",
+    "MATCHED",
     "MISSING",
     "MISSING_WORDS",
     "NO_CSV",
     "NO_UTF8",
     "OUTSIDE",
+    "PERCENT",
     "STRANGE",
     "THIRD",
     "THIRD_ALIKE",
     "THOUSANDS",
+    "UNIT",
     "Fault",
     "Faults",
     "FaultyFile",
@@ -46,6 +54,7 @@ __all__ = [
     "line_kind",
     "number_of",
     "sentence",
+    "spelled",
     "where",
 ]
 
@@ -60,6 +69,7 @@ Place = int | str
 _FIRST = 3
 _ROWS = 20  # of an error; JSON has all
 _HINTS = 6
+_FEW = 12  # levels among which a similar one is looked for letter by letter
 _CHECK = "'masquerade data check STUDY FILE' says this before a run, and 'masquerade data clean' mends what it can"
 
 
@@ -243,7 +253,7 @@ class Faults:
     unit: Unit = "line"
     records: int = 0
     signs: list[Sign] = field(default_factory=list)
-    _found: dict[tuple[str, str, str], Fault] = field(default_factory=dict)
+    _found: dict[tuple[str, ...], Fault] = field(default_factory=dict)
 
     def add(
         self,
@@ -274,7 +284,7 @@ class Faults:
         places = list(numbers)
         if not places:
             return
-        key = (column, kind.name, kind.says)
+        key = (column, kind.name, kind.says, kind.detail)
         fault = self._found.get(key)
         if fault is None:
             says, hint = sentence(kind.says, column, allowed), _filled(kind.hint, column, allowed)
@@ -341,6 +351,7 @@ DATE = Kind(
     "it is a date or a time",
     "dates are not read; write a number, such as the days since a day that the study names, or the age in years",
 )
+DASH = Kind("dash", _TEXT, "other programs write it where a value is missing", "leave such a cell empty")
 PERCENT = Kind(
     "percent", _TEXT, "it has a percent sign after the number", "write the number alone, as the study means it"
 )
@@ -366,18 +377,23 @@ LEVEL = Kind("level", _LEVEL, hint=_LEVELS)
 LEVEL_EMPTY = Kind("level_empty", _LEVEL, "the cell is empty", f"{_LEVELS}; {_FILL}")
 LEVEL_WORD = Kind("level_missing_word", _LEVEL, _WORD, LEVEL_EMPTY.hint)
 LEVEL_ALIKE = Kind("level_alike", _LEVEL, "it differs from a level in capitals or blanks alone", _LEVELS)
+LEVEL_MATCHED = Kind("level_matched", "has a level in other capitals or with blanks around it")
 LEVEL_FORM = Kind("level_form", _LEVEL, "it is a level's number in another form, as 1.0 is of 1", _LEVELS)
 
 LABEL_EMPTY = Kind("label_empty", "the label {name} is empty", hint="leave records without a label out")
 CLASS = Kind("class", _CLASS, hint=_CLASSES)
 CLASS_EMPTY = Kind("label_empty", _CLASS, "the cell is empty", hint=LABEL_EMPTY.hint)
 CLASS_ALIKE = Kind("class_alike", _CLASS, "it differs from a class in capitals or blanks alone", _CLASSES)
+LABEL_MATCHED = Kind("label_matched", "the label {name} has other capitals or blanks around it")
 _TWO = "one value must be {range} and all others must be equal; blanks and capitals count"
 THIRD = Kind("label_third", "the label {name} has more than two different values", hint=_TWO)
 THIRD_ALIKE = Kind("label_alike", THIRD.says, "it differs from another value in capitals or blanks alone", _TWO)
 
 MISSING = frozenset({EMPTY, WORD, LEVEL_EMPTY, LEVEL_WORD})
 """The kinds that the feature's public ``missing`` value fills, where it has one."""
+
+MATCHED = frozenset({LEVEL_MATCHED, LABEL_MATCHED})
+"""The kinds that count as the level or the label that is meant, in a study with ``matching = "loose"``."""
 
 # --- Lines -----------------------------------------------------------------------------
 
@@ -399,6 +415,7 @@ def line_kind(says: str) -> Kind:
 
 _NUMBER = r"[+-]?\d+(\.\d+)?"
 _SHAPES = (
+    (DASH, r"-+|\.|(?i:#n/a)"),
     (DATE, r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}( .*)?|\d{1,2}:\d{2}(:\d{2})?"),
     (COMMA, r"[+-]?[1-9]\d{0,2},\d{3}"),
     (DECIMAL_COMMA, r"[+-]?(\d*|\d{1,3}([.' \u00a0\u202f]\d{3})+),\d+"),
@@ -437,14 +454,32 @@ def kind_of_level(cell: str, levels: Collection[str]) -> Kind:
     if alike(cell, levels) is not None:
         return LEVEL_ALIKE
     value = number_of(cell)[0]
-    return LEVEL_FORM if any(value == number_of(level)[0] for level in levels) else LEVEL
+    if any(value == number_of(level)[0] for level in levels):
+        return LEVEL_FORM
+    return _perhaps(LEVEL, cell, levels)
 
 
 def kind_of_class(cell: str, classes: Collection[str]) -> Kind:
     """Return what is wrong with a label that is not one of the study's classes."""
     if not cell.strip():
         return CLASS_EMPTY
-    return CLASS if alike(cell, classes) is None else CLASS_ALIKE
+    return _perhaps(CLASS, cell, classes) if alike(cell, classes) is None else CLASS_ALIKE
+
+
+def _perhaps(kind: Kind, cell: str, known: Collection[str]) -> Kind:
+    """Return the kind with the one known text that the cell seems to mean; the cell itself is not said."""
+    plain = _plain(cell)
+    near = [
+        text for text in known if plain and (_plain(text).startswith(plain) or plain.startswith(_plain(text) or " "))
+    ]
+    if not near and len(known) <= _FEW:
+        near = get_close_matches(cell, known, n=1)
+    return replace(kind, detail=f"perhaps {near[0]!r} is meant") if len(near) == 1 else kind
+
+
+def _plain(text: str) -> str:
+    """Return the letters and digits of a text, in small letters."""
+    return "".join(filter(str.isalnum, text)).casefold()
 
 
 def alike(cell: str, known: Collection[str]) -> str | None:
@@ -452,6 +487,13 @@ def alike(cell: str, known: Collection[str]) -> str | None:
     exact = [text for text in known if text.strip() == cell.strip()]
     loose = exact or [text for text in known if text.strip().casefold() == cell.strip().casefold()]
     return loose[0] if len(loose) == 1 else None
+
+
+def spelled(cell: str, known: Collection[str], *, loose: bool) -> str:
+    """Return the known text that a cell means: in a study that matches loosely, capitals and blanks do not count."""
+    if not loose or cell in known:
+        return cell
+    return alike(cell, known) or cell
 
 
 def allowed_of(f: Feature) -> str:

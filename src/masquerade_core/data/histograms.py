@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import TextTable, cell_text, no_records, note_broken, source_of
-from masquerade_core.data.file_faults import Faults
+from masquerade_core.data.file_faults import Faults, spelled
 from masquerade_core.data.files import data_at
 from masquerade_core.data.groups import row_groups
 from masquerade_core.data.loaders import Loader
@@ -57,6 +57,8 @@ class Histogram:
         For a column of levels: one bin for each, and a bin for all other values.
     bounded : bool
         Whether the first and the last edge are the ends of the public range.
+    loose : bool
+        Whether capitals, and blanks around a cell, do not count where they leave one level only.
 
     Notes
     -----
@@ -67,12 +69,13 @@ class Histogram:
     edges: tuple[float, ...] = ()
     levels: tuple[str, ...] = ()
     bounded: bool = True
+    loose: bool = False
 
     @classmethod
-    def of_feature(cls, feature: Feature, cells: int) -> Self:
+    def of_feature(cls, feature: Feature, cells: int, *, loose: bool = False) -> Self:
         """Return a column's bins; a public range without edges of its own is cut into ``cells`` equal cells."""
         if feature.levels is not None:
-            return cls(feature.name, levels=feature.levels)
+            return cls(feature.name, levels=feature.levels, loose=loose)
         low, high = feature.min, feature.max
         if low is None or high is None:
             return cls(feature.name, feature.edges or (), bounded=False)
@@ -82,9 +85,9 @@ class Histogram:
         return cls(feature.name, (low, *inner, high))
 
     @classmethod
-    def of_label(cls, label: Label) -> Self:
+    def of_label(cls, label: Label, *, loose: bool = False) -> Self:
         """Return the bins of the column to predict: its classes, or its positive value; all others count as other."""
-        return cls(label.name, levels=label.classes or (label.positive or "",))
+        return cls(label.name, levels=label.classes or (label.positive or "",), loose=loose)
 
     def __len__(self) -> int:
         """Return the number of bins, that of missing cells included."""
@@ -114,7 +117,8 @@ class Histogram:
         return {level: i for i, level in enumerate(self.levels)}
 
     def _place_of_level(self, text: str) -> int:
-        found = self._numbers_of_levels.get(text or MISSING)
+        known = self._numbers_of_levels
+        found = known.get(spelled(text or MISSING, known, loose=self.loose))
         if found is not None:
             return found
         return len(self) - (1 if text.strip().lower() in MISSING_WORDS else 2)
@@ -140,8 +144,9 @@ class Grid:
     @classmethod
     def from_study(cls, study: Study, cells: int) -> Self:
         """Return the histograms of a study; a public range is cut into ``cells`` equal cells."""
-        own = (Histogram.of_feature(feature, cells) for feature in study.features)
-        return cls((*own, Histogram.of_label(study.label)))
+        loose = study.study.matching == "loose"
+        own = (Histogram.of_feature(feature, cells, loose=loose) for feature in study.features)
+        return cls((*own, Histogram.of_label(study.label, loose=loose)))
 
     def __len__(self) -> int:
         """Return the number of all bins."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import TextTable, no_records, note_broken, source_of
+from masquerade_core.data.blocks import no_records, note_broken, source_of
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records, check_size
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Reading",
-    "check_cells",
     "check_points",
     "load_csv",
     "load_records",
@@ -192,19 +191,6 @@ class Reading:
             larger = np.empty((2 * (self.n + more), self.X.shape[1]), self.X.dtype)
             larger[: self.n] = self.X[: self.n]
             self.X = larger
-
-
-def check_cells(table: TextTable, study: Study) -> None:
-    """Check that a study refuses no cell of a table in the columns of its features.
-
-    Raises
-    ------
-    BadInput
-        It refuses some; the error says all of them, and shows none.
-    """
-    encoder, faults = Encoder.from_study(study), Faults(table.source, table.unit)
-    encoder.encode_into(np.empty((len(table.numbers), encoder.d)), table.columns, table.places(faults.source), faults)
-    faults.check()
 
 
 def check_points(data: Any, study: Study, source: str, party: str = "", coding: Coding = "one-hot") -> None:

@@ -14,7 +14,8 @@ that a coefficient keeps the meaning that it has in a regression: each number li
 bounds or is not one of the public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and
 every other such cell becomes the feature's public ``missing`` value or level. So no record makes a party refuse: a
 refusal would tell others something about that record. With "refuse" an error names the column, the kinds of fault and
-their places.
+their places. With ``matching = "loose"`` capitals, and blanks around a cell, do not count where they leave one level or
+label only; with "exact" they do.
 
 *Labels* are read block by block, like columns, and an error says what is wrong with them. A label that is a number is
 read as a feature is, and mapped from its public bounds to [-1, 1].
@@ -32,6 +33,9 @@ from pydantic import ValidationError
 from masquerade_core.data.file_faults import (
     INFINITE,
     LABEL_EMPTY,
+    LABEL_MATCHED,
+    LEVEL_MATCHED,
+    MATCHED,
     MISSING,
     MISSING_WORDS,
     OUTSIDE,
@@ -49,12 +53,13 @@ from masquerade_core.data.file_faults import (
     kind_of_class,
     kind_of_level,
     number_of,
+    spelled,
 )
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
 from masquerade_core.data.texts import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import encoder_to_json
-from masquerade_core.study import INTERCEPT, Coding, Feature, OutOfBounds, Precision, Study
+from masquerade_core.study import INTERCEPT, Coding, Feature, Matching, OutOfBounds, Precision, Study
 
 __all__ = [
     "MISSING_LEVEL",
@@ -174,10 +179,10 @@ def is_allowed(f: Feature, kind: Kind, *, clamps: bool) -> bool:
     clamps : bool
         Whether the study moves or fills every cell that does not fit.
     """
-    return clamps or (f.missing is not None and kind in MISSING)
+    return clamps or kind in MATCHED or (f.missing is not None and kind in MISSING)
 
 
-def encode_column(f: Feature, cells: Column) -> EncodedColumn:
+def encode_column(f: Feature, cells: Column, *, loose: bool = False) -> EncodedColumn:
     """Return one column's coordinates, and its cells that do not fit.
 
     Parameters
@@ -185,16 +190,20 @@ def encode_column(f: Feature, cells: Column) -> EncodedColumn:
     f : Feature
     cells : sequence
         Text, numbers or truth values.
+    loose : bool
+        Whether capitals, and blanks around a cell, do not count where they leave one level only.
     """
-    return _levels(f, cells) if f.levels is not None else _numbers(f, cells)
+    return _levels(f, cells, loose=loose) if f.levels is not None else _numbers(f, cells)
 
 
-def encode_whole(f: Feature, column: WholeColumn, *, clamps: bool) -> tuple[_Array, Repaired] | None:
+def encode_whole(
+    f: Feature, column: WholeColumn, *, clamps: bool, loose: bool = False
+) -> tuple[_Array, Repaired] | None:
     """Return a column's coordinates as :func:`encode_column` does; None where the study refuses a cell."""
     allowed = clamps or f.missing is not None
     if isinstance(column, Levels):
         index = _level_index(f)
-        known = np.array([index.get(text, -1) for text in column.texts], dtype=np.intp)
+        known = np.array([index.get(spelled(text, index, loose=loose), -1) for text in column.texts], dtype=np.intp)
         places = known[column.places]
         strange = np.flatnonzero(places < 0)
         if len(strange):
@@ -222,11 +231,17 @@ def _level_index(f: Feature) -> dict[str, int]:
     return index
 
 
-def _levels(f: Feature, cells: Column) -> EncodedColumn:
+def _levels(f: Feature, cells: Column, *, loose: bool) -> EncodedColumn:
     levels, index = f.levels or (), _level_index(f)
     texts, faults = _texts(cells)
     places = np.fromiter((index.get(text, -1) for text in texts), dtype=np.intp, count=len(texts))
     strange, no_cells = np.flatnonzero(places < 0).tolist(), set(faults.get(STRANGE, ()))
+    if loose and strange:
+        meant = {text: index.get(spelled(text, index, loose=True), -1) for text in {texts[row] for row in strange}}
+        places[strange] = [meant[texts[row]] for row in strange]
+        if matched := [row for row in strange if places[row] >= 0 and row not in no_cells]:
+            faults[LEVEL_MATCHED] = matched
+        strange = np.flatnonzero(places < 0).tolist()
     kinds: dict[str, Kind] = {}
     for row in strange:
         if row not in no_cells:
@@ -350,6 +365,7 @@ class Labels:
         self.name = study.label.name
         self._positive, self._classes = study.label.positive, study.label.classes
         self._clamps = study.study.out_of_bounds == "clamp" if clamps is None else clamps
+        self._loose = study.study.matching == "loose"
         self._strict, self._part = strict or not self._clamps, part
         self._type: type[np.generic] = (
             np.int16 if len(self._classes or ()) < 1 << 15 else np.int32
@@ -373,7 +389,8 @@ class Labels:
                 continue
             where = [all_places[row] for row in np.flatnonzero(places == i).tolist()]
             if kind is not None:
-                faults.add(self.name, kind, where, refused=not self._clamps, allowed=self._allowed)
+                refused = not (self._clamps or kind in MATCHED)
+                faults.add(self.name, kind, where, refused=refused, allowed=self._allowed)
             else:
                 key = text if text in self._odd or len(self._odd) < _DIFFERENT else _REST
                 count, first = self._odd.get(key, (0, []))
@@ -394,41 +411,60 @@ class Labels:
 
     def _kind(self, text: str) -> Kind | None:
         """Return what is wrong with a label, whatever the others are."""
+        if self._spelled(text) != text:
+            return LABEL_MATCHED
         if self._classes is not None:
             return None if text in self._classes else kind_of_class(text, self._classes)
-        return None if text else LABEL_EMPTY
+        return None if text.strip() or (text and not self._loose) else LABEL_EMPTY
+
+    def _spelled(self, text: str) -> str:
+        """Return the class or the positive value that a label means, or the label as it is."""
+        return spelled(text, self._classes or (str(self._positive),), loose=self._loose)
+
+    def _same(self, text: str) -> str:
+        """Return what two cells of the same label have in common."""
+        return text.strip().casefold() if self._loose else text
 
     def _is_odd(self, text: str) -> bool:
         """Return whether a label of two values is neither the positive one nor the other one."""
         if self._positive is None or self._part or not text:
             return False
-        if text == self._positive:
+        if self._spelled(text) == self._positive:
             self._has_positive = True
             return False
         if alike(text, [self._positive]) is not None:
             return True
         if self._other is None:
             self._other = text
-        return text != self._other
+        return self._same(text) != self._same(self._other)
 
     @property
     def _allowed(self) -> str:
         return ", ".join(map(repr, self._classes or (self._positive,)))
 
     def _keep(self, levels: Levels, counts: Sequence[int]) -> None:
-        faulty = [not text if self._classes is None else text not in self._classes for text in levels.texts]
+        meant = [self._spelled(text) for text in levels.texts]
+        faulty = [not text if self._classes is None else text not in self._classes for text in meant]
         filled = sum(count for count, is_faulty in zip(counts, faulty, strict=True) if is_faulty)
         self.repaired += Repaired(filled=filled)
-        self.texts |= {text for text, count in zip(levels.texts, counts, strict=True) if count}
-        self._parts.append(np.array([self._number(text) for text in levels.texts], dtype=self._type)[levels.places])
+        found = {text for text, count in zip(meant, counts, strict=True) if count}
+        self.texts |= {text if text == self._positive else self._same(text) for text in found}
+        self._parts.append(np.array([self._number(text) for text in meant], dtype=self._type)[levels.places])
 
     def _number(self, text: str) -> int:
         if self._classes is None:
             return 1 if text == self._positive else -1
         return self._classes.index(text) if text in self._classes else 0
 
-    def note(self, faults: Faults) -> None:
-        """Note the values of a label that are too many, once all labels were taken."""
+    def note(self, faults: Faults, *, all_values: bool = False) -> None:
+        """Note the values of a label that are too many, once all labels were taken.
+
+        Parameters
+        ----------
+        faults : Faults
+        all_values : bool
+            Whether they are noted although the study takes each for the value that is not the positive one.
+        """
         others = len(self._odd) + (self._other is not None)
         if others == 2 and not self._has_positive and not self._clamps:  # noqa: PLR2004  neither is the positive one
             near = any(alike(text, [str(self._positive)]) is not None for text in self._odd)
@@ -441,7 +477,7 @@ class Labels:
         known = [text for text in (self._positive, self._other) if text is not None]
         for text, (count, first) in self._odd.items():
             is_alike = alike(text, known) is not None
-            if is_alike or not self._clamps:
+            if is_alike or all_values or not self._clamps:
                 kind = THIRD_ALIKE if is_alike else THIRD
                 faults.add(self.name, kind, first, count=count, refused=not self._clamps, allowed=self._allowed)
 
@@ -715,6 +751,8 @@ class Encoder:
         How coordinates are stored: "float64" or "float32". It is not stored with a model, and predictions have float64.
     coding : Coding
         "one-hot" for vectors in the unit ball, or "treatment" for covariates, which have no intercept.
+    matching : Matching
+        "loose" where capitals, and blanks around a cell, do not count where they leave one level only.
     """
 
     features: tuple[Feature, ...]
@@ -722,12 +760,14 @@ class Encoder:
     out_of_bounds: OutOfBounds = "refuse"
     precision: Precision = field(default="float64", compare=False)
     coding: Coding = "one-hot"
+    matching: Matching = "exact"
 
     @classmethod
     def from_study(cls, study: Study, coding: Coding = "one-hot") -> Self:
         """Return the study's encoder, in a coding."""
         rules, intercept = study.study, study.model.intercept and coding == "one-hot"
-        return cls(study.features, intercept, rules.out_of_bounds, rules.precision or "float64", coding)
+        precision, matching = rules.precision or "float64", rules.matching or "exact"
+        return cls(study.features, intercept, rules.out_of_bounds, precision, coding, matching)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -754,9 +794,15 @@ class Encoder:
         """The number of coordinates."""
         return len(self.names)
 
+    @property
+    def loose(self) -> bool:
+        """Whether levels are matched loosely."""
+        return self.matching == "loose"
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value that keeps every number exactly."""
-        return encoder_to_json(self.features, self.out_of_bounds, intercept=self.intercept, coding=self.coding)
+        form: dict[str, Any] = {"intercept": self.intercept, "coding": self.coding, "matching": self.matching}
+        return encoder_to_json(self.features, self.out_of_bounds, **form)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -770,13 +816,13 @@ class Encoder:
         try:
             features = tuple(Feature.model_validate(f) for f in data["features"])
             intercept, rule = data["intercept"], data.get("out_of_bounds", "refuse")
-            coding = data.get("coding", "one-hot")
+            coding, matching = data.get("coding", "one-hot"), data.get("matching", "exact")
         except (AttributeError, KeyError, TypeError, ValidationError) as error:
             raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL) from error
-        known = rule in get_args(OutOfBounds) and coding in get_args(Coding)
+        known = rule in get_args(OutOfBounds) and coding in get_args(Coding) and matching in get_args(Matching)
         if not (features and isinstance(intercept, bool) and known) or (intercept and coding == "treatment"):
             raise BadInput("the model file has no encoder of the form that this program writes", _GET_MODEL)
-        return cls(features, intercept, rule, coding=coding)
+        return cls(features, intercept, rule, coding=coding, matching=matching)
 
     def encode(self, columns: Mapping[str, Column]) -> NDArray[np.float64]:
         """Encode and clip records.
@@ -832,7 +878,7 @@ class Encoder:
             if f.name not in columns:  # its file lacks it, and says so
                 X[:, place : place + width], place = 0.0, place + width
                 continue
-            found = encode_column(f, columns[f.name])
+            found = encode_column(f, columns[f.name], loose=self.loose)
             for kind, rows in found.faults.items():
                 refused = not is_allowed(f, kind, clamps=clamps)
                 faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
@@ -860,7 +906,7 @@ class Encoder:
             column, width = columns[f.name], len(self.of(f))
             n = len(column)
             for start in range(0, n, ROWS):
-                found = encode_whole(f, column[start : start + ROWS], clamps=clamps)
+                found = encode_whole(f, column[start : start + ROWS], clamps=clamps, loose=self.loose)
                 if found is None:
                     return None
                 X[start : min(start + ROWS, n), place : place + width] = found[0][:, -width:]

@@ -40,6 +40,7 @@ __all__ = [
     "EvaluationSection",
     "Feature",
     "Label",
+    "Matching",
     "Model",
     "OutOfBounds",
     "Party",
@@ -245,6 +246,9 @@ _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 OutOfBounds = Literal["refuse", "clamp"]
 """The treatment of cells that do not fit the study's public bounds and levels."""
 
+Matching = Literal["exact", "loose"]
+"""Whether capitals, and blanks around a cell, count where it is compared with the study's levels and labels."""
+
 Coding = Literal["one-hot", "treatment"]
 """What records become.
 
@@ -273,6 +277,11 @@ class StudySection(Section):
     out_of_bounds: OutOfBounds = Field(
         default="refuse",
         description='"clamp" moves numbers to their bounds and fills missing cells; "refuse" refuses the whole file',
+    )
+    matching: Matching | None = Field(
+        default=None,
+        description='"loose" ignores capitals, and blanks around a cell, where they leave one level or label only; '
+        '"exact", if left out, does not',
     )
     precision: Precision | None = Field(
         default=None,

@@ -106,7 +106,8 @@ class Options:
         for field in fields(self):
             value, option = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
             if field.name != "study" and value != field.default:
-                words += [option] if value is True else [option, str(value)]
+                for one in value if isinstance(value, list) else [value]:
+                    words += [option] if one is True else [option, str(one)]
         return words
 
 

@@ -46,6 +46,8 @@ class Approval(BaseModel):
         records and this party's. A later approval asks for them (:mod:`masquerade_core.privacy.totals`).
     code : str
         Where the protocol is another distribution's: which one, its version, and a hash of its files.
+    accepted : tuple of str
+        The columns that looked like a mistake in the records, and that the person accepted.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -60,9 +62,20 @@ class Approval(BaseModel):
     version: str
     counted_with: dict[str, str] = {}
     code: str = ""
+    accepted: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
     @classmethod
-    def given(cls, study: Study, me: str, population: str, who: str, code: str = "", *, counted: bool) -> Self:
+    def given(
+        cls,
+        study: Study,
+        me: str,
+        population: str,
+        who: str,
+        code: str = "",
+        *,
+        counted: bool,
+        accepted: tuple[str, ...] = (),
+    ) -> Self:
         """Return the approval that a person gives now; ``counted``: whether a run opens the number of all records.
 
         Raises
@@ -84,6 +97,7 @@ class Approval(BaseModel):
             version=__version__,
             counted_with={p.name: p.key.fingerprint() for p in study.parties if p.name != me} if counted else {},
             code=code,
+            accepted=accepted,
         )
 
 

@@ -35,8 +35,8 @@ from masquerade_lab.originals import KDDCUP_COLUMNS, Table, a9a, adult, breast_c
 from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
+from masquerade_protocols.blocks.adaptive_sums import rounded
 from masquerade_protocols.blocks.clear_sums import finished
-from masquerade_protocols.blocks.public_numbers import rounded
 from masquerade_protocols.dp_whitened import roles
 from masquerade_protocols.dp_whitened.public import Plan
 from masquerade_protocols.in_memory import run_in_memory

@@ -83,7 +83,9 @@ def test_a_faulty_file_ends_with_4_and_all_of_it_is_said(shell: Shell, study: Wr
 
 def test_what_a_study_repairs_is_said_with_what_becomes_of_it(shell: Shell, study: Write, file: Write) -> None:
     text = HEAD + REST + "99,x,f,benign\n?,x,F,benign\n1,x,f,\n1,x\n"
-    answer = shell("data", "check", study(CLAMPS), file(text))
+    answer = shell(
+        "data", "check", study(CLAMPS), file(text), "--accept", "lines", "--accept", "sex", "--accept", "diagnosis"
+    )
     assert answer.code == 0
     said = " ".join(answer.err.split())
     for words in (
@@ -103,8 +105,13 @@ def test_size_and_labels_that_no_record_has_are_said(shell: Shell, study: Write,
     few = shell("data", "check", study(STUDY), file(HEAD + "1,x,f,benign\n2,x,m,benign\n"))
     assert few.code == 4
     assert f"data.csv {sentence('fewer_than_the_studys', 3)}" in few.err
-    assert says(few.err, "label_unseen", "'malignant'")
+    one_class = file(HEAD + REST.replace("malignant", "benign"))
+    answer = shell("data", "check", study(STUDY), one_class)
+    assert (answer.code, says(answer.err, "label_is_never", "'malignant'")) == (4, True)
+    assert shell("data", "check", study(STUDY), one_class, "--accept", "diagnosis").code == 0
     classes = STUDY.replace('positive = "malignant"', 'classes = ["benign", "malignant", "rare"]')
+    counting = as_summary(Study.parse(classes)).to_toml()
+    assert says(shell("data", "check", study(counting), file(HEAD + REST)).err, "label_unseen", "'rare'")
     assert examine(file(HEAD + REST), Study.parse(classes)).unseen == ("rare",)
 
 
@@ -145,7 +152,7 @@ MENDED: dict[str, tuple[str, str, list[str], int]] = {
     "an unknown level": (STUDY, "3,x,q,benign", [], 1),
     "an unknown level, clamped": (CLAMPS, "3,x,q,benign", ["3", "f", "benign"], 0),
     "no label": (STUDY, "3,x,f,", [], 1),
-    "no label, clamped": (CLAMPS, "3,x,f,", ["3", "f", ""], 0),
+    "no label, clamped": (CLAMPS, "3,x,f,", [], 1),
     "a short line": (STUDY, "3,x", [], 1),
     "a long line, clamped": (CLAMPS, "3,x,f,benign,5", [], 1),
 }
@@ -160,7 +167,7 @@ def test_each_rule_mends_what_it_may_and_leaves_out_the_rest(
     answer = shell.json("data", "clean", study(text), dirty, out)
     assert answer.code == 0
     assert answer.data["left_out"] == left_out
-    assert sum(one["count"] for one in answer.data["mended"]) >= (1 if expected and "no label" not in kind else 0)
+    assert sum(one["count"] for one in answer.data["mended"]) >= (1 if expected else 0)
     header, *records = _cells(out)
     assert header == ["radius", "sex", "diagnosis"]
     rest = [[line.split(",")[i] for i in (0, 2, 3)] for line in REST.splitlines()]
@@ -270,3 +277,14 @@ def test_a_file_that_is_there_is_never_overwritten(
         cleaning.clean(dirty, parsed, tmp_path / "none" / "out.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.csv"]
     study(STUDY)
+
+
+def test_a_column_that_would_be_filled_is_no_corrected_column(
+    shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    def answer(filled: int) -> int:
+        text = HEAD + REST.replace("f,", "q,", filled)
+        return shell("data", "clean", study(CLAMPS), file(text), tmp_path / f"out{filled}.csv").code
+
+    assert (answer(4), answer(5)) == (0, 4)
+    assert [path.name for path in tmp_path.glob("out*")] == ["out4.csv"]

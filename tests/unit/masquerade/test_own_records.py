@@ -5,6 +5,7 @@ import datetime as dt
 import io
 import re
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from masquerade.demo import Plan, prepare
 from masquerade.demo.own import Dealing, own_cohort
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import read_names, read_own
+from masquerade_core.data.examining import DoubtfulFile
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
@@ -82,7 +84,7 @@ def test_no_record_is_lost_or_dealt_out_twice(tmp_path: Path) -> None:
 def test_records_are_held_out_and_dealt_out_in_an_order_that_is_not_the_file_s(tmp_path: Path) -> None:
     file = tmp_path / "all.csv"
     file.write_text("number,ill\n" + "".join(f"{i},{'yes' if i % 2 else 'no'}\n" for i in range(400)))
-    cohort = own_cohort(file, RANDOM, label=Label(name="ill", positive="yes"))
+    cohort = own_cohort(file, RANDOM, label=Label(name="ill", positive="yes"), accept=["number"])
     for records in (*cohort.parties.values(), cohort.test):
         numbers = sorted(int(row[0]) for row in records.rows)
         assert len({b - a for a, b in pairwise(numbers)}) > 5  # and not every fifth record
@@ -239,14 +241,14 @@ def test_semicolons_tabs_and_parquet_are_read_like_commas(tmp_path: Path) -> Non
 
 def test_an_ignored_column_of_a_parquet_file_may_hold_what_is_not_read(tmp_path: Path) -> None:
     columns = {
-        "age": list(range(120)),
+        "age": [i % 80 + 20 for i in range(120)],
         "ill": ["yes", "no"] * 60,
         "day": [dt.date(2020, 1, 1)] * 120,
     }
     pq.write_table(pa.table(columns), tmp_path / "d.parquet")
     label = Label(name="ill", positive="yes")
     cohort = own_cohort(tmp_path / "d.parquet", Dealing(parties=2), label=label, ignore=["day"])
-    assert cohort.features == (Feature(name="age", min=0.0, max=200.0),)
+    assert cohort.features == (Feature(name="age", min=20.0, max=100.0),)
     with raises(BadInput, "unreadable_column", "'day'"):
         own_cohort(tmp_path / "d.parquet", Dealing(parties=2), label=label)
 
@@ -263,7 +265,7 @@ def test_a_missing_number_counts_as_the_middle_of_the_bounds(tmp_path: Path, cel
     text = "\n".join(lines) + "\n"
     file = tmp_path / "all.csv"
     file.write_text(text.replace("\n30,", f"\n{cell},", 1).replace("\n90,", f"\n{cell},", 1))
-    cohort = own_cohort(file, Dealing(parties=3), label=Label(name="ill", positive="yes"))
+    cohort = own_cohort(file, Dealing(parties=3), label=Label(name="ill", positive="yes"), accept=["age"])
     assert cohort.features[0] == Feature(name="age", min=0.0, max=200.0, missing=100.0)
     said = "age: 2 numbers are missing, the first in all.csv, line 3, and count as 100, the middle of the bounds"
     assert said in cohort.notes
@@ -280,7 +282,9 @@ def test_with_a_study_that_moves_cells_to_their_bounds_a_demonstration_does_so_t
 ) -> None:
     words = study_words(tmp_path / "s.toml", "age:40:120")
     assert shell(*words).code == 0
-    assert own_cohort(adult, RANDOM, study=load_study(tmp_path / "s.toml")[0]).parties
+    with raises(DoubtfulFile, "looks_like_a_mistake", "adult.csv"):
+        own_cohort(adult, RANDOM, study=load_study(tmp_path / "s.toml")[0])
+    assert own_cohort(adult, RANDOM, study=load_study(tmp_path / "s.toml")[0], accept=["age"]).parties
     words = study_words(tmp_path / "r.toml", "age:40:120")
     assert shell(*words, "--out-of-bounds", "refuse").code == 0
     with raises(BadInput, "outside_bounds"):
@@ -325,8 +329,8 @@ def test_a_file_without_names_shows_no_record_in_its_error(tmp_path: Path) -> No
     ("label", "message", "hint"),
     [
         (Label(name="kind", positive="a"), "has 3 different values, where 2 are needed", "--label kind:VALUE,VALUE"),
-        (Label(name="kind", positive="A"), "is never 'A'", "did you mean 'a'?"),
-        (Label(name="kind", positive="d"), "is never 'd'", "capitals count"),
+        (Label(name="kind", positive="A"), "has 3 different values, where 2 are needed", "--label kind:VALUE,VALUE"),
+        (Label(name="kind", positive="d"), "is never 'd'", "name one of its two values"),
         (Label(name="kind", min=0.0, max=1.0), "it is a number", "--for coefficients"),
         (
             Label(name="kind", classes=("a", "b")),
@@ -348,7 +352,7 @@ def test_a_label_that_does_not_fit_is_refused_at_once(tmp_path: Path, label: Lab
 def test_named_classes_are_taken_as_they_are(tmp_path: Path) -> None:
     file = tmp_path / "all.csv"
     file.write_text("x,kind\n" + "".join(f"{i},{'abc'[i % 3]}\n" for i in range(300)))
-    cohort = own_cohort(file, RANDOM, label=Label(name="kind", classes=("a", "b", "c")))
+    cohort = own_cohort(file, RANDOM, label=Label(name="kind", classes=("a", "b", "c")), accept=["x"])
     assert {row[-1] for row in cohort.test.rows} == {"a", "b", "c"}
 
 
@@ -357,6 +361,67 @@ def test_a_label_too_rare_for_so_many_parties_is_said_before_anybody_starts(tmp_
     file.write_text("age,ill\n" + "".join(f"{20 + i % 60},{'yes' if i < 3 else 'no'}\n" for i in range(300)))
     with raises(BadInput, "label_too_rare", 5):
         own_cohort(file, RANDOM, label=Label(name="ill", positive="yes"))
+
+
+# --- What looks like a mistake --------------------------------------------------------
+
+
+def _table(path: Path, **columns: Callable[[int], object]) -> Path:
+    shown: dict[str, Callable[[int], object]] = {
+        "age": lambda i: 20 + i % 60,
+        "dose": lambda i: i % 37 / 8,
+        "ill": lambda i: ("no", "yes")[i % 3 == 0],
+        **columns,
+    }
+    lines = [";".join(shown), *(";".join(str(cell(i)) for cell in shown.values()) for i in range(120))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+ILL = Label(name="ill", positive="yes")
+
+
+@pytest.mark.parametrize(
+    ("column", "key", "cell"),
+    [
+        ("visit", "holds_dates", lambda i: f"2024-01-{i % 7 + 1:02}"),
+        ("visit", "holds_dates", lambda i: 20240000 + 100 * (i % 12 + 1) + i % 28 + 1),
+        ("patient", "seems_to_number", lambda i: 4_000_000 + 13 * i * i),
+        ("crp", "text_among_numbers", lambda i: "<0.3" if i == 9 else i / 7),
+    ],
+    ids=["dates", "dates as numbers", "identifiers", "text among numbers"],
+)
+def test_a_demonstration_learns_from_no_column_that_looks_like_a_mistake(
+    tmp_path: Path, column: str, key: str, cell: Callable[[int], object]
+) -> None:
+    file = _table(tmp_path / "all.csv", **{column: cell})
+    with raises(BadInput, key, repr(column)) as caught:
+        own_cohort(file, Dealing(parties=2), label=ILL)
+    assert f"--ignore {column}" in str(caught.value.hint)
+    assert [f.name for f in own_cohort(file, Dealing(parties=2), label=ILL, ignore=[column]).features] == [
+        "age",
+        "dose",
+    ]
+    accepted = own_cohort(file, Dealing(parties=2), label=ILL, accept=[column]).features
+    assert [f.name for f in accepted] == ["age", "dose", column]
+
+
+def test_decimal_commas_are_read_as_such_and_this_is_said(tmp_path: Path) -> None:
+    plain = own_cohort(_table(tmp_path / "plain.csv"), Dealing(parties=2), label=ILL)
+    comma = _table(tmp_path / "comma.csv", dose=lambda i: str(i % 37 / 8).replace(".", ","))
+    european = own_cohort(comma, Dealing(parties=2), label=ILL)
+    assert european.features == plain.features
+    assert [[float(cell) for cell in row[:2]] for row in everybody(european)] == [
+        [float(cell) for cell in row[:2]] for row in everybody(plain)
+    ]
+    assert "dose: a comma before the decimals became a point" in european.notes
+
+
+def test_labels_match_but_for_capitals_and_this_is_said(tmp_path: Path) -> None:
+    odd = _table(tmp_path / "all.csv", ill=lambda i: ("no", "No", "NO ", "Yes", "yes")[i % 5])
+    cohort = own_cohort(odd, Dealing(parties=2), label=ILL)
+    assert {row[-1] for row in everybody(cohort)} == {"no", "yes"}
+    assert "ill: 72 labels matched but for capitals" in cohort.notes
 
 
 # --- Guesses -----------------------------------------------------------------------
@@ -433,5 +498,5 @@ def test_names_are_read_without_the_records(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_bytes(b'\xef\xbb\xbfage; "a;b"\n' + b"\xff" * 10)
     assert [heading.name for heading in read_names(file)] == ["age", "a;b"]
-    with raises(BadInput, "own_table_not_utf8", "x.csv"):
+    with raises(BadInput, "line_of_columns", "x.csv", 2):
         read_own(file)

@@ -61,11 +61,10 @@ def test_the_screen_says_how_many(mode: Mode) -> None:
     [
         (["7,m,malignant", "8,f,benign", "9,f,benign"], "ok", "its values are within the bounds"),
         (
-            ["99,m,malignant", "98,x,benign", ",x,benign"],
+            ["99,m,malignant", ",f,benign", *["9,f,benign"] * 8],
             "ok",
-            "2 numbers out of bounds will count as the bound, and 3 cells will be filled with the study's value",
+            "1 number out of bounds will count as the bound, and 1 cell will be filled with the study's value",
         ),
-        (["7,m,malignant"] * 3, "warn", "its values are within the bounds; all labels are the same"),
     ],
 )
 def test_the_doctor_says_it_beforehand(tmp_path: Path, lines: list[str], verdict: str, words: str) -> None:
@@ -73,6 +72,25 @@ def test_the_doctor_says_it_beforehand(tmp_path: Path, lines: list[str], verdict
     (tmp_path / "d.csv").write_text("radius,sex,diagnosis\n" + "".join(f"{line}\n" for line in lines))
     check, _ = doctor._records(tmp_path / "d.csv", study, protocol_of(study), "a")
     assert (check.verdict, check.message.endswith(words)) == (verdict, True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "column"),
+    [
+        (["7,m,malignant"] * 3, "diagnosis"),
+        (["7,x,malignant", *["9,f,benign"] * 8], "sex"),
+        (["99,m,malignant", "9,f,benign", "8,f,benign"], "radius"),
+    ],
+    ids=["one class", "another level", "another unit"],
+)
+def test_the_doctor_does_not_call_a_mistake_ok(tmp_path: Path, lines: list[str], column: str) -> None:
+    study, path = _study(), tmp_path / "d.csv"
+    path.write_text("radius,sex,diagnosis\n" + "".join(f"{line}\n" for line in lines))
+    check, records = doctor._records(path, study, protocol_of(study), "a")
+    assert (check.verdict, says(check.message, "looks_like_a_mistake", "d.csv")) == ("fail", True)
+    assert f"--accept {column}" in check.hint
+    assert records is not None  # the budget is looked at nevertheless
+    assert doctor._records(path, study, protocol_of(study), "a", [column])[0].verdict == "ok"
 
 
 def test_the_doctor_knows_the_party_s_own_largest_number(tmp_path: Path) -> None:

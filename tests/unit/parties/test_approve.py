@@ -542,3 +542,36 @@ def test_a_demonstration_has_a_budget_that_suffices(tmp_path: Path) -> None:
     ledger.close()
     (record,) = (tmp_path / "own" / "approvals").iterdir()
     assert json.loads(record.read_text())["who"] == "a demonstration"
+
+
+# --- What looks like a mistake ------------------------------------------------------
+
+
+def _with_one_label(path: Path) -> Path:
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    odd = path.with_name("odd.csv")
+    odd.write_text("\n".join([header, *(line.rpartition(",")[0] + ",odd" for line in lines)]) + "\n", encoding="utf-8")
+    return odd
+
+
+def test_a_mistake_is_refused_before_the_yes_and_never_on_the_day(desk: Desk) -> None:
+    desk.budget()
+    odd, label = _with_one_label(desk.data), desk.study.label.name
+    answer = desk.approve("--data", odd)
+    assert (answer.code, desk.approved, desk.account().taken) == (4, False, 0.0)
+    assert says(answer.err + answer.out, "looks_like_a_mistake", "odd.csv")
+    assert desk.approve("--accept", label).code == 4  # it says nothing without records
+    answer = desk.approve("--data", odd, "--accept", label)
+    assert (answer.code, answer.data["accepted"]) == (0, [label])
+    found = find_approval(desk.state, desk.study, "p1")
+    assert found is not None
+    assert found.accepted == (label,)
+    assert went_on(desk.party(data=odd))
+
+
+def test_an_approved_party_joins_whatever_its_cells_hold(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve().code == 0  # of the study alone
+    odd = _with_one_label(desk.data)
+    desk.policy(f"[[population]]\nname = 'default'\ndata = ['{odd}']\n")
+    assert went_on(desk.party(data=odd))

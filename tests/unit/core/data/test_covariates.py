@@ -119,13 +119,15 @@ def test_a_study_that_clamps_moves_and_fills_such_labels(tmp_path: Path) -> None
 
 def test_a_study_that_refuses_names_the_lines_of_such_labels(tmp_path: Path) -> None:
     path, study = _file(tmp_path, _FAULTY), _number()
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines, *[lines[2]] * 8]) + "\n", encoding="utf-8")
     found = {(fault.column, fault.kind.name, tuple(fault.first)) for fault in examine(path, study).faults}
     assert {(column, places) for column, _, places in found} == {("y", (2,)), ("y", (4,)), ("y", (5,))}
     with pytest.raises(BadInput):
         COVARIATES.one(path, study)
     cleaned = clean(path, _number(rule="clamp"), tmp_path / "mended.csv")
-    assert (cleaned.kept, cleaned.dropped) == (4, 0)
-    assert COVARIATES.one(tmp_path / "mended.csv", study).y.tolist() == [-1, 1, 0, 0]
+    assert (cleaned.kept, cleaned.dropped) == (12, 0)
+    assert COVARIATES.one(tmp_path / "mended.csv", study).y.tolist() == [-1, 1, 0, 0, *[1] * 8]
 
 
 def test_records_of_the_other_coding_or_of_other_labels_are_refused(tmp_path: Path) -> None:

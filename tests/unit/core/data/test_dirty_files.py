@@ -145,7 +145,7 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
         ["correct the value or leave the record out"],
     ),
     "every cell of a column": (
-        csv(radius=dict.fromkeys(range(2, N + 2), "-")),
+        csv(radius=dict.fromkeys(range(2, N + 2), "x")),
         ["all lines, first 2, 3 and 4: column 'radius' holds text"],
         [],
     ),

@@ -24,9 +24,8 @@ from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
-from masquerade_protocols.blocks import public_numbers
-from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide
-from masquerade_protocols.blocks.public_numbers import rounded
+from masquerade_protocols.blocks import adaptive_sums
+from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, rounded
 from masquerade_protocols.dp_whitened import public, roles, vectors
 from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, whitened
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
@@ -360,7 +359,7 @@ def test_charlie_who_sends_other_numbers_is_named(monkeypatch: pytest.MonkeyPatc
             return rounded(numbers + (next(sent) == step) * 1e-3 * np.arange(1, len(numbers) + 1))
 
         with monkeypatch.context() as patch:
-            patch.setattr(public_numbers, "rounded", wrong)
+            patch.setattr(adaptive_sums, "rounded", wrong)
             with raises(ProtocolViolation, "other_numbers_sent") as caught:
                 run_in_memory(roles, study, data)
         assert caught.value.peer == CHARLIE
@@ -375,7 +374,7 @@ def test_charlie_who_sends_other_numbers_is_named(monkeypatch: pytest.MonkeyPatc
 )
 def test_numbers_that_are_none_are_charlie_s_fault(values: bytes, match: tuple[Any, ...]) -> None:
     with raises(ProtocolViolation, *match) as caught:
-        public_numbers._read(values, 2)
+        adaptive_sums._read_numbers(values, 2)
     assert caught.value.peer == CHARLIE
 
 
@@ -385,10 +384,10 @@ def test_a_number_that_is_not_finite_never_passes() -> None:
     class Seat:
         me = "p0"
 
-        async def receive(self, _kind: object, _sender: str) -> public_numbers.PublicNumbers:
-            return public_numbers.PublicNumbers(step=0, values=rounded(np.zeros(2)))
+        async def receive(self, _kind: object, _sender: str) -> adaptive_sums.PublicNumbers:
+            return adaptive_sums.PublicNumbers(step=0, values=rounded(np.zeros(2)))
 
-    agreement = public_numbers.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
+    agreement = adaptive_sums.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
     with pytest.raises(ProtocolViolation):
         agreement.on(np.array([np.nan, 0.0])).send(None)
 
@@ -397,7 +396,7 @@ def test_charlie_within_the_tolerance_is_believed_and_what_he_sent_counts(monkey
     study = whitened_study(3, 5, epsilon=3.0)
     data = make_data(study, (60, 80, 70))
     with monkeypatch.context() as patch:
-        patch.setattr(public_numbers, "rounded", lambda numbers: rounded(numbers + public_numbers.TOLERANCE / 2))
+        patch.setattr(adaptive_sums, "rounded", lambda numbers: rounded(numbers + adaptive_sums.TOLERANCE / 2))
         models = run_in_memory(roles, study, data)
     assert len(set(models.values())) == 1
 
@@ -416,10 +415,10 @@ def test_where_the_two_largest_eigenvalues_are_equal_charlies_point_is_taken_wha
         class Seat:
             me = "p0"
 
-            async def receive(self, _kind: object, _sender: str) -> public_numbers.PublicNumbers:
-                return public_numbers.PublicNumbers(step=0, values=rounded(his.numbers()))
+            async def receive(self, _kind: object, _sender: str) -> adaptive_sums.PublicNumbers:
+                return adaptive_sums.PublicNumbers(step=0, values=rounded(his.numbers()))
 
-        agreement = public_numbers.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
+        agreement = adaptive_sums.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
         with pytest.raises(StopIteration) as done:
             agreement.on(own.numbers(), **more).send(None)
         return cast("_Floats", done.value.value)
