@@ -47,8 +47,9 @@ from masquerade_core.data.schema import Encoder, encode_column, is_allowed, labe
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
+from masquerade_host.store.syncing import sync_file
 
-__all__ = ["Cleaned", "clean", "mended_number"]
+__all__ = ["Cleaned", "clean", "mended_number", "new_file"]
 
 _MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
 _GAPS = re.compile("[.' \u00a0\u202f]")
@@ -130,7 +131,7 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
     _check(found)
     cleaned = Cleaned(found, Faults(found.source, found.unit))
     work = _Work(study, cleaned, "count" if counts else study.study.out_of_bounds)
-    with _new(out) as file:
+    with new_file(out) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*(f.name for f in study.features), study.label.name])
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=out.parent) as good:
@@ -187,7 +188,7 @@ def _check(found: Examined) -> None:
 
 
 @contextmanager
-def _new(out: Path) -> Iterator[TextIO]:
+def new_file(out: Path) -> Iterator[TextIO]:
     """Open a file that appears under its name when it is whole, and that is never one that was there before."""
     part = ""
     try:
@@ -195,7 +196,7 @@ def _new(out: Path) -> Iterator[TextIO]:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         os.link(part, out)
     except FileExistsError:
         raise BadInput(f"{out} exists already, and is not overwritten", "choose another file") from None
