@@ -18,6 +18,7 @@ from masquerade_core import __version__
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
 from masquerade_core.study import Study
 from masquerade_host.store.state import StateFolder, private_folder
+from masquerade_host.store.syncing import sync_file, sync_folder
 
 __all__ = ["Approval", "all_approvals", "find_approval", "need_approval", "record_approval"]
 
@@ -146,10 +147,10 @@ def record_approval(state: StateFolder, study: Study, approval: Approval) -> Pat
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(approval.model_dump_json(indent=2) + "\n")
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         part.replace(path)
         for folder in (path.parent, state.root):
-            _sync(folder)
+            sync_folder(folder)
     except OSError as error:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
@@ -205,11 +206,3 @@ def need_approval(state: StateFolder, study: Study, me: str) -> Approval:
         "read it and approve it with 'masquerade approve STUDY'; 'masquerade study diff OLD NEW' says what changed "
         "since an older one",
     )
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
