@@ -47,6 +47,7 @@ from masquerade_core.data.schema import Encoder, encode_column, is_allowed, labe
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
+from masquerade_host.store.syncing import sync_file
 
 __all__ = ["Cleaned", "clean", "mended_number", "new_file"]
 
@@ -195,7 +196,7 @@ def new_file(out: Path) -> Iterator[TextIO]:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         os.link(part, out)
     except FileExistsError:
         raise BadInput(f"{out} exists already, and is not overwritten", "choose another file") from None
