@@ -85,6 +85,7 @@ def new_study(name: str) -> Study:
 
 
 _FACTS: dict[str, Callable[[Study], str]] = {
+    "matching": lambda study: study.study.matching or "exact",
     "calibration": lambda study: study.privacy.calibration,
     "colluders": lambda study: str(study.privacy.colluders),
     "epsilon": lambda study: f"{study.privacy.epsilon:g}",

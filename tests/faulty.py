@@ -8,6 +8,7 @@ run without faults, bit for bit, or end for everybody with an error that accuses
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -298,13 +299,19 @@ class Network:
         while queue and queue[0][0] <= self.clock.now and connection.still_until <= self.clock.now:
             yield queue.popleft()[1]
 
-    def next_event(self) -> float:
-        """Return when the next frame arrives, at the latest a quarter of a second from now."""
+    def next_event(self, reads_from: Mapping[str, float]) -> float:
+        """Return when somebody next has a frame to read, at the latest a quarter of a second from now.
+
+        ``reads_from`` says from when on each participant reads. A frame waits for whoever is dead until then.
+        """
         soon = self.clock.now + 0.25
         for connection in (*self.now.values(), *self.old):
-            for queue in (connection.to_charlie, connection.to_party):
-                if queue:
-                    soon = min(soon, max(queue[0][0], connection.still_until))
+            if connection.to_party:
+                soon = min(soon, max(connection.to_party[0][0], connection.still_until, reads_from[connection.party]))
+            if connection.to_charlie:
+                opens_at = connection.opens_at if connection.lives else 0.0
+                at = max(connection.to_charlie[0][0], connection.still_until, reads_from[CHARLIE], opens_at)
+                soon = min(soon, at)
         return max(soon, self.clock.now + 0.001)
 
 
@@ -505,6 +512,13 @@ class Site:
         """Whether this participant has ended, well or badly."""
         return self.lives and (self.session.closed or self.error is not None)
 
+    @property
+    def reads_from(self) -> float:
+        """When this participant reads what has arrived: now, when it is started again, or never, if it has ended."""
+        if not self.lives:
+            return self.starts_at
+        return math.inf if self.over else self.group.clock.now
+
     def turn(self) -> None:
         """Let the participant do what it can."""
         if not self.lives and self.group.clock.now >= self.starts_at:
@@ -644,9 +658,13 @@ class Group:
             assert self.clock.now < end, f"these hang: {[n for n, site in self.sites.items() if not site.over]}"
             for site in self.sites.values():
                 site.turn()
-            self.clock.now = self.network.next_event()
+            self.move_on()
         twice = {where: len(contents) for where, contents in self.network.signed.items() if len(contents) > 1}
         assert not twice, f"frames of one number with several contents: {twice}"
+
+    def move_on(self) -> None:
+        """Move the clock on to what happens next."""
+        self.clock.now = self.network.next_event({name: site.reads_from for name, site in self.sites.items()})
 
     @property
     def errors(self) -> dict[str, MasqueradeError]:

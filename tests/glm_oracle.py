@@ -97,6 +97,9 @@ def oracle(  # noqa: PLR0915  one function, in the order of the page
     variance = yb * (1 - yb)
     slopes = np.linalg.solve(W, beta) / (variance * (1 - min(0.7, max(0.0, float(beta @ b)) / variance)))
     slopes = slopes * min(1.0, 3 / float(np.linalg.norm(slopes)))
+    if variance < 0.08:  # rare labels: from 0.04 on down, all of the noise is taken out
+        known = p * (sd("moments") * R * h / variance) ** 2 * min(1.0, (0.08 - variance) / 0.04)
+        slopes = slopes * max(0.0, 1 - known / float(slopes @ slopes))
     length = float(np.linalg.norm(slopes))
     b0 = optimize.brentq(lambda c: mean_of(lambda t: float(expit(c + length * t))) - yb, -20, 20, xtol=1e-12)
     theta, x = np.append(b0, slopes), np.column_stack([np.ones(N), Z @ W])
@@ -131,7 +134,9 @@ def oracle(  # noqa: PLR0915  one function, in the order of the page
         theta = theta + move * min(1.0, 2.5 / float(np.linalg.norm(move))) if move.any() else theta
         if label == "step 1":
             cap = 0.2 * N * plan.mu * math.sqrt(0.48) / (d**1.5 * math.sqrt(10))
-            c = _least(2 * found["scores"], _SCORES, 2 * sd(label))
+            length = float(np.linalg.norm(theta[1:]))
+            curvature = mean_of(lambda t, a=theta[0], k=length: float(expit(a + k * t) * expit(-a - k * t)))  # type: ignore[misc]
+            c = _least(2 * found["scores"], _SCORES, 2 * sd(label), max(1.0, 0.08 / curvature))
             ch = max(1.0, min(cap, _least(2 * found["breads"], _BREADS, 2 * sd(label))))
     (second, noisy2), (third, noisy3) = steps[1:]
     estimate = (second / noisy2 + third / noisy3) / (1 / noisy2 + 1 / noisy3)
@@ -144,7 +149,7 @@ def _one_hot(values: Array, edges: Array) -> Array:
     return ((values[:, None] >= edges) & (values[:, None] < ends)).astype(float)
 
 
-def _least(shares: Array, edges: Array, sd: float) -> float:
+def _least(shares: Array, edges: Array, sd: float, more: float = 1.0) -> float:
     tails = shares[::-1].cumsum()[::-1]
-    few = np.flatnonzero(tails <= max(0.003, 2 * sd) * np.sqrt(np.arange(len(edges), 0, -1)))
+    few = np.flatnonzero(tails <= more * max(0.003, 2 * sd) * np.sqrt(np.arange(len(edges), 0, -1)))
     return float(edges[few[0]] if len(few) else edges[-1])

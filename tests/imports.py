@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests import ROOT
@@ -109,12 +110,10 @@ def _packages(module: str) -> Iterator[str]:
         yield module
 
 
-_READ = {name: imports_in(name, path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
-
-
+@cache
 def modules_of(name: str) -> Imports:
     """Return what a module of this program imports."""
-    return _READ[name]
+    return imports_in(name, MODULES[name].read_text(encoding="utf-8"))
 
 
 def closure_of(*starts: str) -> frozenset[str]:
@@ -125,5 +124,5 @@ def closure_of(*starts: str) -> frozenset[str]:
         name = todo.pop()
         if name not in found:
             found.add(name)
-            todo += _READ[name].at_once
+            todo += modules_of(name).at_once
     return frozenset(found)

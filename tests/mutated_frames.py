@@ -11,6 +11,7 @@ from its number::
 from __future__ import annotations
 
 import json
+import math
 import random
 import secrets
 import sys
@@ -531,7 +532,6 @@ class _Watched(Group):
         self.guilty, self.turning = guilty, ""
         self.network.delay = 0.0
         self.wrong: list[str] = []
-        self.gone = False
 
     def play_on(self) -> None:
         """Let everybody go on until all who are honest have ended."""
@@ -543,16 +543,14 @@ class _Watched(Group):
                 return
             for name, site in self.sites.items():
                 self.turning = name
-                if name == self.guilty and self.gone:
-                    continue
                 try:
                     site.turn()
                 except Exception as error:  # noqa: BLE001 - that is what is looked for
                     if name != self.guilty:
                         self.wrong.append(f"foreign: {type(error).__name__} at {name}: {error}")
                         return
-                    self.gone = True  # its own program need not survive what it does
-            self.clock.now = self.network.next_event()
+                    site.lives, site.starts_at = False, math.inf  # its own program need not survive what it does
+            self.move_on()
 
 
 _verified = lru_cache(1 << 14)(verify)

@@ -28,7 +28,8 @@ def summary_study(
     epsilon: float = 1.0,
     **more: Any,
 ) -> Study:
-    """A study of the columns, with a key of 512 bits."""
+    """A study of the columns, with a key of 512 bits; capitals count unless ``matching`` says otherwise."""
+    matching = more.pop("matching", "exact")
     section: dict[str, float] = {
         key: more.pop(key) for key in ("cells", "low", "high", "suppress_below") if key in more
     }
@@ -44,7 +45,7 @@ def summary_study(
         key_bits=key_bits,
         **{"colluders": 0, **more},
     )
-    return Study.parse(draft.to_toml(), in_memory=True)
+    return Study.parse(draft.to_toml().replace('matching = "loose"', f'matching = "{matching}"'), in_memory=True)
 
 
 def patients(n: int, seed: int = 0) -> dict[str, list[str]]:

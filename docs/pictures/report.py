@@ -1,7 +1,7 @@
 """Draw the pictures of ``docs/report.md`` anew: ``python docs/pictures/report.py``.
 
 A demonstration is run, and its report is opened in Debian's Chromium: on a screen, on a telephone and on paper. It
-needs the packages chromium and poppler-utils, and the development tools.
+needs the packages chromium, fonts-liberation and poppler-utils, and the development tools.
 """
 
 import subprocess

@@ -25,6 +25,7 @@ from masquerade_core.data.blocks import note_broken
 from masquerade_core.data.examining import MOST, Examined, examine
 from masquerade_core.data.file_faults import (
     COMMA,
+    DASH,
     DECIMAL_COMMA,
     INFINITE,
     LABEL_EMPTY,
@@ -46,8 +47,9 @@ from masquerade_core.data.schema import Encoder, encode_column, is_allowed, labe
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
+from masquerade_host.store.syncing import sync_file
 
-__all__ = ["Cleaned", "clean", "mended_number"]
+__all__ = ["Cleaned", "clean", "mended_number", "new_file"]
 
 _MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
 _GAPS = re.compile("[.' \u00a0\u202f]")
@@ -61,6 +63,7 @@ _EITHER = Kind(
 )
 _DECIMAL = "a comma before the decimals became a point"
 _THOUSANDS = "marks between thousands were taken out"
+_EMPTIED = "a dash, or another mark for a missing value, became an empty cell"
 _BLANKS = "blanks around a cell were taken away"
 _CAPITALS = "a value became the one that it differs from in capitals or blanks alone"
 _BOUND = "a number out of bounds became the nearer bound"
@@ -128,7 +131,7 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
     _check(found)
     cleaned = Cleaned(found, Faults(found.source, found.unit))
     work = _Work(study, cleaned, "count" if counts else study.study.out_of_bounds)
-    with _new(out) as file:
+    with new_file(out) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*(f.name for f in study.features), study.label.name])
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=out.parent) as good:
@@ -185,7 +188,7 @@ def _check(found: Examined) -> None:
 
 
 @contextmanager
-def _new(out: Path) -> Iterator[TextIO]:
+def new_file(out: Path) -> Iterator[TextIO]:
     """Open a file that appears under its name when it is whole, and that is never one that was there before."""
     part = ""
     try:
@@ -193,7 +196,7 @@ def _new(out: Path) -> Iterator[TextIO]:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         os.link(part, out)
     except FileExistsError:
         raise BadInput(f"{out} exists already, and is not overwritten", "choose another file") from None
@@ -315,6 +318,8 @@ def mended_number(cell: str, *, decimal: bool, thousands: bool) -> tuple[str, st
     kind = number_of(cell)[1]
     if kind is COMMA and decimal != thousands:
         kind = DECIMAL_COMMA if decimal else THOUSANDS
+    if kind is DASH:
+        return "", _EMPTIED
     if kind is DECIMAL_COMMA:
         return _GAPS.sub("", cell.strip()).replace(",", "."), _DECIMAL
     if kind is THOUSANDS:

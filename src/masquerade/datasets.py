@@ -28,6 +28,7 @@ __all__ = [
     "shares",
     "shuffled",
     "simulated",
+    "simulated_for",
     "suited",
     "unit_ball",
 ]
@@ -127,11 +128,13 @@ def shuffled(n: int) -> list[int]:
 _DIMENSIONS = 10
 _BOUND = 4.0
 _CLASS_DISTANCE = 1.5
+_CLOSE = 0.5
+"""The same where coefficients are asked for: of classes as far apart as above, hardly a coefficient can be told."""
 _PECULIARITY = 0.6
 _SIMULATED_TEST = 5_000
 
 
-def simulated(K: int = 5, n: int | None = None) -> Cohort:
+def simulated(K: int = 5, n: int | None = None, *, distance: float = _CLASS_DISTANCE) -> Cohort:
     """Draw two classes of patients in 10 dimensions, unevenly spread over K hospitals.
 
     Each hospital's patients differ from the others' in their own way. So a classifier trained at one hospital is worse
@@ -143,10 +146,12 @@ def simulated(K: int = 5, n: int | None = None) -> Cohort:
         The number of hospitals.
     n : int, optional
         The number of records; by default 20,000 for up to five hospitals, and 4,000 for each hospital of more.
+    distance : float
+        How far the mean of each class lies from the middle between both, in standard deviations.
     """
     generator = np.random.default_rng(SEED)
     sizes = shares(max(20_000, 4_000 * K) if n is None else n, K, smallest=0.23)
-    common = _direction(generator, _CLASS_DISTANCE)
+    common = _direction(generator, distance)
     own = np.array([_direction(generator, _PECULIARITY) for _ in range(K)])
     own -= own.mean(axis=0)
     names = party_names(K)
@@ -259,7 +264,12 @@ def suited(protocol: Protocol, K: int | None = None) -> Cohort:
     if K is None and protocol.protects_parties:
         return simulated(_MANY, _RECORDS_OF_MANY)
     K = _USUAL if K is None else K
-    return breast_cancer(K) if protocol.learns_from_hundreds and K <= _MOST_WDBC_PARTIES else simulated(K)
+    return breast_cancer(K) if protocol.learns_from_hundreds and K <= _MOST_WDBC_PARTIES else simulated_for(protocol, K)
+
+
+def simulated_for(protocol: Protocol, K: int) -> Cohort:
+    """Return simulated records: classes that overlap more where the protocol releases coefficients."""
+    return simulated(K, distance=_CLOSE if protocol.coefficients else _CLASS_DISTANCE)
 
 
 UNIT_BALL_SEED = 2012

@@ -15,18 +15,22 @@ from pydantic import ValidationError
 
 from masquerade.cleaning import mended_number
 from masquerade_core.data.examining import FEWEST, looks_like_dates, looks_like_ids
-from masquerade_core.data.file_faults import DATE, DECIMAL_COMMA, THOUSANDS, is_missing, number_of
+from masquerade_core.data.file_faults import COMMA, DASH, DATE, DECIMAL_COMMA, THOUSANDS, is_missing, number_of
 from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
 from masquerade_core.words import counted
 
-__all__ = ["OTHER", "Guess", "Limits", "guess"]
+__all__ = ["MOST_LEVELS", "OTHER", "Guess", "Limits", "column_kind", "guess"]
+
+MOST_LEVELS = 30
+"""A column with more different texts is no category."""
 
 OTHER = "other"
 """The level in which rare ones are pooled."""
 
 _MANY = 10  # different numbers, beside which text is no level
+_MENDED = frozenset({COMMA, DECIMAL_COMMA, THOUSANDS})
 _MOST = 0.5  # of a column's different texts: then it holds dates, or numbers
 
 
@@ -101,6 +105,11 @@ def guess(
     present = [value for value in counts if not is_missing(value)]
     if not accepted:
         _check(name, cells, present, at, leave_out)
+    elif texts := _texts_among_numbers(present):
+        cells = ["" if cell in texts else cell for cell in cells]
+        notes += (f"{name}: text among its numbers counts as missing",)
+        counts = Counter(cells)
+        present = [value for value in present if value not in texts]
     numbers = [number for value in present if (number := _number(value)) is not None]
     if present and len(numbers) == len(present):
         if len(present) == len(counts):
@@ -134,7 +143,7 @@ def guess(
 def _mended(name: str, cells: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return the cells with points before decimals and no marks between thousands, and whether any was changed."""
     kinds = {number_of(cell)[1] for cell in set(cells)}
-    if not kinds & {DECIMAL_COMMA, THOUSANDS}:
+    if not kinds & {DASH, DECIMAL_COMMA, THOUSANDS}:
         return cells, ()
     decimal, thousands = DECIMAL_COMMA in kinds, THOUSANDS in kinds
     mended = {cell: mended_number(cell, decimal=decimal, thousands=thousands) for cell in set(cells)}
@@ -142,30 +151,60 @@ def _mended(name: str, cells: Sequence[str]) -> tuple[Sequence[str], tuple[str, 
     return [mended[cell][0] for cell in cells], tuple(f"{name}: {rule}" for rule in rules)
 
 
+def _texts_among_numbers(present: Sequence[str]) -> frozenset[str]:
+    """Return the texts of a column that mostly holds numbers, and many different ones; none of another column."""
+    texts = frozenset(value for value in present if number_of(value)[1] not in {None, DATE})
+    numbers = len(present) - len(texts)
+    return texts if numbers > _MANY and numbers > _MOST * len(present) else frozenset()
+
+
+def column_kind(cells: Sequence[str]) -> str:
+    """Return what a column seems to be.
+
+    Returns
+    -------
+    str
+        "number", "category", "text" for more than 30 different texts, "date", "identifier", "constant" or "empty".
+    """
+    present = {cell: number_of(cell) for cell in set(cells) if not is_missing(cell)}
+    present = {cell: found for cell, found in present.items() if found[1] is not DASH}
+    if len(present) < 2:  # noqa: PLR2004
+        return "constant" if present else "empty"
+    if sum(kind is DATE for _, kind in present.values()) > _MOST * len(present):
+        return "date"
+    numbers = sum(kind is None or kind in _MENDED for _, kind in present.values())
+    if numbers == len(present) or (numbers > _MANY and numbers > _MOST * len(present)):
+        return _kind_of_numbers([present[cell][0] for cell in cells if cell in present and present[cell][1] is None])
+    return "category" if len(present) <= MOST_LEVELS else "text"
+
+
+def _kind_of_numbers(numbers: Sequence[float]) -> str:
+    values = np.array(numbers)
+    whole = len(values) >= FEWEST and bool((values == np.rint(values)).all())
+    if whole and looks_like_dates(values):
+        return "date"
+    return "identifier" if whole and looks_like_ids(values) else "number"
+
+
 def _check(name: str, cells: Sequence[str], present: Sequence[str], at: Callable[[int], str], leave_out: str) -> None:
     """Refuse a column from which nothing can be learned, or of which the numbers are damaged."""
-    found = {value: number_of(value) for value in present}
-    dates = [value for value, (_, kind) in found.items() if kind is DATE]
-    numbers = [number for number, kind in found.values() if kind is None]
-    if dates and len(dates) > _MOST * len(present):
-        raise BadInput(
-            f"column {name!r} holds dates, which no model here learns from",
-            f"{leave_out}; or write an age, or the days since an event, in its place",
-        )
-    if len(numbers) > _MANY and _MOST * len(present) < len(numbers) < len(present):
-        place = at(next(row for row, cell in enumerate(cells) if cell in found and found[cell][1] is not None))
+    if texts := _texts_among_numbers(present):
+        place = at(next(row for row, cell in enumerate(cells) if cell in texts))
         raise BadInput(
             f"column {name!r} holds numbers, and text among them, first in {place}",
             f"write a number there, or leave the cell empty; or {leave_out}",
         )
-    if len(numbers) == len(present):
-        values = np.array([number_of(cell)[0] for cell in cells if cell in found])
-        whole = len(values) >= FEWEST and bool((values == np.rint(values)).all())
-        if whole and (looks_like_dates(values) or looks_like_ids(values)):
-            raise BadInput(
-                f"column {name!r} seems to number the records, or to hold dates: nearly all its whole numbers differ",
-                leave_out,
-            )
+    kind = column_kind(cells)
+    if kind == "date":
+        raise BadInput(
+            f"column {name!r} holds dates, which no model here learns from",
+            f"{leave_out}; or write an age, or the days since an event, in its place",
+        )
+    if kind == "identifier":
+        raise BadInput(
+            f"column {name!r} seems to number the records or the patients: nearly all its whole numbers differ",
+            leave_out,
+        )
 
 
 def _useless(name: str) -> str:

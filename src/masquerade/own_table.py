@@ -1,12 +1,16 @@
-"""Reading a table as people keep it: with blanks after commas, semicolons, comments, or no line of column names.
+"""Reading a table as people keep it: compressed, in another encoding, with semicolons, comments, or no line of names.
 
 A data owner's process reads its records strictly, and repairs nothing. This reader serves commands that may look at
-all records: a demonstration, and a study whose author has a public sample. :func:`read_names` reads the names alone.
+all records: a demonstration, ``data look``, and a study whose author has a public sample. :func:`read_names` reads the
+names alone.
 """
 
 import csv
+import gzip
 import importlib
+import io
 import re
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,18 +18,20 @@ from pathlib import Path
 from typing import Literal
 
 from masquerade_core.data.blocks import TextTable, read_table
+from masquerade_core.data.texts import SEPARATORS, encoding_of
 from masquerade_core.errors import BadInput
 from masquerade_core.study.text import did_you_mean
 from masquerade_core.words import counted
 
-__all__ = ["Heading", "check_heading", "check_names", "column_of", "read_names", "read_own"]
+__all__ = ["Heading", "OwnText", "check_heading", "check_names", "column_of", "read_names", "read_own", "text_of"]
 
 _PARQUET = frozenset({".parquet", ".pq"})
-_DELIMITERS = ",;\t"
 _COMMENT = "|"
 _LONGEST_LINE = 1 << 20
 _NAMES_FIRST = "put a line with the columns' names before the first record"
 _SAVE_AS_CSV = "save the table as CSV in UTF-8"
+_WESTERN = "windows-1252"  # of what is no UTF-8, what Excel writes in western Europe and America
+_GZIP = b"\x1f\x8b"
 
 Kind = Literal["number", "truth", "text", ""]
 
@@ -45,14 +51,69 @@ class Heading:
     kind: Kind = ""
 
 
+@dataclass(frozen=True)
+class OwnText:
+    """A CSV file's text, and how the file has it.
+
+    Parameters
+    ----------
+    text : str
+    encoding : str
+        "utf-8", "utf-8 with a mark", "utf-16", "utf-32" or "windows-1252".
+    packed : str
+        "gzip", or empty.
+    """
+
+    text: str
+    encoding: str
+    packed: str = ""
+
+    @property
+    def separator(self) -> str:
+        """The mark that separates cells: a comma, or what the first line has in its place."""
+        lines = (line for line in self.text.splitlines() if not line.startswith(_COMMENT))
+        return _delimiter(next(lines, ""))
+
+
+def text_of(path: Path) -> OwnText:
+    """Read a CSV file's text, whatever its encoding is, packed by gzip or not.
+
+    Raises
+    ------
+    BadInput
+        It is no text.
+    """
+    with _readable(path):
+        raw = path.read_bytes()
+    packed = "gzip" if raw.startswith(_GZIP) else ""
+    if packed:
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error):
+            raise BadInput(f"{path.name} is packed with gzip, and damaged", "write the file again") from None
+    if encoding_of(raw) == "utf-8" and b"\0" in raw:
+        raise BadInput(f"{path.name} is not text: it has bytes of zero", _SAVE_AS_CSV)
+    return OwnText(*_decoded(raw), packed)
+
+
+def _decoded(raw: bytes) -> tuple[str, str]:
+    """Return bytes as text, and the name of their encoding."""
+    encoding = encoding_of(raw)
+    if encoding != "utf-8":
+        return raw.decode(encoding, "replace").removeprefix("\ufeff"), encoding[:6]
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode(_WESTERN, "replace"), _WESTERN
+    return text.removeprefix("\ufeff"), "utf-8 with a mark" if text.startswith("\ufeff") else "utf-8"
+
+
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
         raise BadInput(f"there is no file {path}", "correct the path") from error
-    except UnicodeDecodeError:
-        raise BadInput(f"{path.name} is not UTF-8 text", _SAVE_AS_CSV) from None
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read: {error.strerror}", "check the path and who may read it") from error
 
@@ -69,7 +130,10 @@ def read_names(path: Path) -> tuple[Heading, ...]:
         if path.suffix.lower() in _PARQUET:
             return _parquet_headings(path)
         with path.open("rb") as raw:
-            first = raw.readline(_LONGEST_LINE).decode("utf-8-sig")  # the records need not even be text
+            start = raw.read(len(_GZIP))
+        with gzip.open(path) if start == _GZIP else path.open("rb") as lines:
+            start = lines.readline(_LONGEST_LINE)  # of UTF-16, half of the line's end is missing
+    first = _decoded(start)[0].partition("\n")[0]
     header = next(csv.reader([first], delimiter=_delimiter(first), skipinitialspace=True), [])
     return tuple(Heading(name) for name in _header([cell.strip() for cell in header], path))
 
@@ -129,16 +193,12 @@ def read_own(path: Path, *, heading: Sequence[str] = (), ignore: Sequence[str] =
         if path.suffix.lower() in _PARQUET:
             names = [h.name for h in _parquet_headings(path) if h.name not in ignore]
             return read_table(path, names)
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            file.seek(0)
-            reader = csv.reader(file, delimiter=_delimiter(first), skipinitialspace=True, strict=True)
-            try:
-                rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-            except csv.Error:
-                raise BadInput(
-                    f"{path.name}, line {reader.line_num} is not CSV", "see whether a quote is left open"
-                ) from None
+    own = text_of(path)
+    reader = csv.reader(io.StringIO(own.text, newline=""), delimiter=own.separator, skipinitialspace=True, strict=True)
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except csv.Error:
+        raise BadInput(f"{path.name}, line {reader.line_num} is not CSV", "see whether a quote is left open") from None
     return _table(path, rows, heading)
 
 
@@ -191,8 +251,8 @@ def _header(header: list[str], path: Path) -> list[str]:
 
 
 def _delimiter(line: str) -> str:
-    """Return the mark that separates cells: a comma, or what the first line has in its place."""
-    return next((mark for mark in _DELIMITERS if mark in line), ",")
+    """Return the mark that separates cells: the one of which the line has most; a comma, where it has none."""
+    return max((",", *SEPARATORS), key=line.count)
 
 
 def _parquet_headings(path: Path) -> tuple[Heading, ...]:

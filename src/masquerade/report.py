@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +150,7 @@ def explained(
         paragraphs(explanation.collusion),
         heading("What it costs"),
         paragraphs(explanation.cost),
-        *(
-            (heading(f"What to expect of the {expectation.about}"), paragraphs((expectation.text,)))
-            if expectation
-            else ()
-        ),
+        *((heading(f"What to expect of the {expectation.about}"), *_expected(expectation)) if expectation else ()),
         heading("What my data must have"),
         paragraphs(explanation.needs or needs),
         heading("Who takes part"),
@@ -162,6 +158,24 @@ def explained(
         *([Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2))] if study.lead else []),
         Text.assemble("\n  the study's own fingerprint  ", (study_fingerprint(study), "bold")),
     )
+
+
+def _expected(expectation: Expectation) -> Iterator[RenderableType]:
+    yield paragraphs((expectation.text,))
+    if not expectation.intervals:
+        return
+    odds = any(row.odds is not None for row in expectation.intervals)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("", no_wrap=True)
+    heads = ("width of interval", *(("odds ratio, upper by lower",) if odds else ()))
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in expectation.intervals:
+        cells = ["cannot be told" if row.width is None else f"{row.width:.2g}"]
+        cells += ["" if row.odds is None else f"{row.odds:.3g} times"] if odds else []
+        table.add_row(Text(row.name), *cells)
+    yield Padding(table, (1, 0, 1, 2))
+    yield paragraphs((expectation.assumed,))
 
 
 def size_of_record(study: Study) -> str:

@@ -25,7 +25,7 @@ from masquerade_core.data.cluster import Cluster
 from masquerade_core.data.dask_records import DaskRecords, count_cells
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.records import ROWS, DigestOf, Records, Whole
-from masquerade_core.data.schema import Dataset
+from masquerade_core.data.schema import Covariates, Dataset
 from masquerade_core.data.tasks import Task, check_address
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
 from masquerade_core.learning.gradients import GradientSum
@@ -180,6 +180,27 @@ def test_with_any_number_of_workers_the_same_bits_come_out_as_in_memory(
                     assert side.n == other.n
                     _same_sums(side, other)
                 assert _released(studies[1], records) == expected[1]
+
+
+def test_a_regression_tells_the_same_coefficients_as_in_memory(
+    connected: Cluster, folder: Path, tmp_path: Path
+) -> None:
+    study, one = _study("dp-glm").model_copy(update={"protocol": {}}), tmp_path / "records.parquet"
+    pq.write_table(pq.read_table(folder), one)
+    here = load_csv(one, study, coding="treatment")
+    other = Covariates(here.X[:5000], here.y[:5000])
+    found = []
+    for records in (here, DaskRecords.read(connected, folder, study, "treatment")):
+        table = Table(study.names, {name: SimulationRng(1, name) for name in (*study.names, CHARLIE)})
+        model = run_in_memory(
+            protocol_of(study), study, dict(zip(study.names, (records, other), strict=True)), table=table
+        )
+        found.append(model[CHARLIE])
+    assert found[0] == found[1]
+    assert found[0].evaluation is not None
+    assert found[0].coefficients is not None
+    assert len(found[0].coefficients.told) == D + 1
+    assert found[0].coefficients.rows[1].estimate > 5 * found[0].coefficients.rows[1].se
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_sum_costs_time_and_nothing_else(

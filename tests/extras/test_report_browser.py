@@ -5,6 +5,7 @@ Debian's Chromium is driven by Playwright. Where there is no browser, all of the
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,6 +19,9 @@ from pypdf import PdfReader
 from masquerade.pages import report_page, signature_page
 from masquerade.pages.reading import read_run
 from masquerade.simulation import WATERMARK, simulate
+from masquerade_core.model import Model, model_to_json
+from masquerade_core.study import Study
+from tests.coefficient_helpers import coefficients
 from tests.protocol_helpers import make_data, make_study
 from tests.report_helpers import HOSTILE, make_world, run_to
 
@@ -28,7 +32,7 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")
 
 RUNS = ("dp-gd", "dp-glm", "local-aggregation", "vote")
-PAGES = (*RUNS, "signature", "simulation")
+PAGES = (*RUNS, "signature", "simulation", "grey")
 SCREEN, TELEPHONE = (1280, 800), (390, 844)
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
@@ -44,16 +48,30 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return each page as a file; names in it are hostile wherever a study leaves them free."""
+    """Return each page as a file; names in it are hostile wherever a study leaves them free.
+
+    "grey" is a report whose forest plot has a row that cannot be told.
+    """
     folder = tmp_path_factory.mktemp("pages")
     texts = {name: report_page(read_run(run_to(folder / name, name, HOSTILE) / _whose(name))) for name in RUNS}
     texts["signature"] = signature_page(make_world("dp-gd", HOSTILE, port=5555).study)
     study = make_study(3, 3)
     simulate(study, make_data(study, [20, 30, 40]), seed=1).write(folder / "simulated")
     texts["simulation"] = report_page(read_run(folder / "simulated"))
+    texts["grey"] = report_page(read_run(_with_a_grey_row(folder)))
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text)
     return {name: folder / f"{name}.html" for name in texts}
+
+
+def _with_a_grey_row(folder: Path) -> Path:
+    """Put made-up coefficients in the place of a run's."""
+    place = shutil.copytree(folder / "dp-glm" / "north", folder / "grey")
+    study = Study.parse((place / "study.toml").read_text(), in_memory=True)
+    made = coefficients(study.covariates, hidden=study.covariates[1:2])
+    model = Model((0.0,) * len(study.covariates), None, (0.0,), coefficients=made)
+    (place / "model.json").write_text(json.dumps(model_to_json(model, study, bytes(16))))
+    return place
 
 
 def _whose(protocol: str) -> str:
@@ -151,7 +169,8 @@ def _printed(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "scheme"), [*((name, "light") for name in PAGES), ("dp-gd", "dark"), ("signature", "dark")]
+    ("name", "scheme"),
+    [*((name, "light") for name in PAGES), ("dp-gd", "dark"), ("grey", "dark"), ("signature", "dark")],
 )
 def test_axe_finds_no_violation_of_wcag_aa(open_page: Open, name: str, scheme: str) -> None:
     """The checker is a script, which the page's policy would not let through."""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.errors import BadInput
 from masquerade_host.store.state import private_folder
+from masquerade_host.store.syncing import sync_file, sync_folder
 
 __all__ = ["GONE", "LOCK", "Folders", "Item", "Mark", "Place", "Record", "State", "mark_of"]
 
@@ -210,12 +211,12 @@ class Folders:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
-                os.fsync(file.fileno())
+                sync_file(file.fileno())
             part.replace(path)
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        _sync(path.parent)
+        sync_folder(path.parent)
 
     def move(self, item: Item, place: Place, record: Record, name: str = "") -> Item:
         """Move a study's file to another folder, with its record and its log; return where it is now.
@@ -234,8 +235,8 @@ class Folders:
         if item.place is Place.RUNNING:
             self.events(item).unlink(missing_ok=True)
         self.forget(item)
-        _sync(self.folder(item.place, item.data))
-        _sync(self.folder(place, item.data))
+        sync_folder(self.folder(item.place, item.data))
+        sync_folder(self.folder(place, item.data))
         return new
 
     def bring(self, item: Item, place: Place, beside: str) -> None:
@@ -259,12 +260,3 @@ class Folders:
 
     def _record(self, item: Item) -> Path:
         return self.folder(item.place, item.data) / (item.name + _RECORD)
-
-
-def _sync(folder: Path) -> None:
-    """Make a folder's list of files outlive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -44,6 +44,7 @@ _LARGEST = 2.0**29
 _TINY = 1e-12
 _LEAST_RESIDUAL = 1e-4  # of the label's variance
 _RARE = 1e-3  # a share of labels that is nearer to 0 or 1 counts as this one
+_COMMON = 0.08  # a label's variance, or a mean curvature, from which labels are common
 _NEAR = 2.0**-20  # of an eigenvalue: so near to where the rule changes, another machine may decide otherwise
 
 
@@ -243,8 +244,12 @@ def whitened(plan: Plan, place: Located, opened: _Floats) -> tuple[_Floats, Poin
     explained = min(0.7, max(0.0, float(beta @ g)) / v)
     slopes = V @ (root * beta) / (v * (1 - explained))
     length = sqrt(float(slopes @ slopes))
-    slopes = slopes * min(1.0, _PILOT / max(length, _TINY))
-    theta = np.append(_intercept(min(length, _PILOT), yb), slopes)
+    # Where labels are rare, noise makes slopes much too long, and three steps hardly mend that. Its part is known.
+    rare = min(1.0, max(0.0, 2 - 2 * v / _COMMON))
+    noise = rare * p * (sb / v) ** 2
+    kept = min(length, _PILOT)
+    kept *= max(0.0, 1 - noise / max(kept * kept, _TINY))
+    theta = np.append(_intercept(kept, yb), slopes * (kept / max(length, _TINY)))
     return W, Point.at(theta, 1.0, 1.6)
 
 
@@ -380,25 +385,36 @@ def next_point(plan: Plan, step: Step, before: Point | None = None) -> Point:
         The point before, whose bounds in units of sqrt(d) and of the mean curvature are kept; None after the first
         step, whose histograms choose them.
     """
-    d = plan.d
+    d, theta = plan.d, step.moved
     if before is not None:
-        return Point.at(step.moved, before.C / sqrt(d), before.CH / (d * before.wbar), before.K, unsure=step.unsure)
+        return Point.at(theta, before.C / sqrt(d), before.CH / (d * before.wbar), before.K, unsure=step.unsure)
     sd, counts, K = 2 * plan.sd("step 1"), 2 * step.counts, step.point.K
     cap = 0.2 * plan.N * plan.mu * sqrt(0.48) / (d**1.5 * sqrt(10))
-    c = _cut_at(counts[: len(SCORES)], SCORES, sd)
+    # Where labels are rare, scores tell less beside their noise. So more records may count less than 1.
+    more = 1.0 if K is not None else max(1.0, _COMMON / _wbar(theta))
+    c, unsure = _cut_at(counts[: len(SCORES)], SCORES, sd, more=more)
     if K is None:
-        ch = _cut_at(counts[len(SCORES) :], BREADS, sd)
+        ch, _ = _cut_at(counts[len(SCORES) :], BREADS, sd)
     else:
-        ch, K = c * c, K / 3 * _cut_at(counts[len(SCORES) : -1], RESIDUALS, sd, least=0.005)
-    return Point.at(step.moved, c, max(1.0, min(ch, cap)), K, unsure=step.unsure)
+        factor, _ = _cut_at(counts[len(SCORES) : -1], RESIDUALS, sd, least=0.005)
+        ch, K = c * c, K / 3 * factor
+    return Point.at(theta, c, max(1.0, min(ch, cap)), K, unsure=step.unsure or (unsure and more > 1))
 
 
-def _cut_at(counts: _Floats, edges: Sequence[float], sd: float, least: float = 0.003) -> float:
-    """Return the least edge that few records lie above, as far as the noise lets that be seen; else the last one."""
+def _cut_at(
+    counts: _Floats, edges: Sequence[float], sd: float, least: float = 0.003, more: float = 1.0
+) -> tuple[float, bool]:
+    """Return the least edge that few records lie above, as far as the noise lets that be seen; else the last one.
+
+    Also return whether the count above some edge is as large as what is few, or nearly so.
+    """
+    near = False
     for i, edge in enumerate(edges):
-        if counts[i:].sum() <= max(least, 2 * sd) * sqrt(len(edges) - i):
-            return edge
-    return edges[-1]
+        above, few = counts[i:].sum(), more * max(least, 2 * sd) * sqrt(len(edges) - i)
+        near = near or abs(above - few) <= _NEAR * few
+        if above <= few:
+            return edge, near
+    return edges[-1], near
 
 
 # --- Estimates ---------------------------------------------------------------------

@@ -28,6 +28,13 @@ def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_
     """Judge the noise by how far it moved the records' scores."""
     clean = clean_model(study, data)
     if not any(clean.weights):
-        advice = "Nothing can be told of so few records beside so much noise, so no noisy sum was opened."
-        return Noiseless(clean, "the same steps on exact sums", 0.0, None, advice)
+        return Noiseless(clean, "the same steps on exact sums", 0.0, None, _why_nothing(clean))
     return judged_by_scores(clean, "the same steps on exact sums", released, pool(study, data), study.privacy.epsilon)
+
+
+def _why_nothing(clean: Model) -> str:
+    """Return why no slope can be told whatever the noise is, or why no noisy sum was opened."""
+    found = clean.coefficients
+    if found is None or not found.means:  # no sum was opened
+        return "Nothing can be told of so few records beside so much noise, so no noisy sum was opened."
+    return f"Without noise nothing can be told either: {found.refused or found.rows[1].reason}."

@@ -281,17 +281,22 @@ def width_ratio(study: Study, N: int, positives: float = 0.5) -> float | None:
     N : int
         The number of all records.
     positives : float
-        The share of records with the positive label, as far as it is known.
+        The share of records with the positive label, as far as it is known; a linear model has none.
 
     Notes
     -----
-    sqrt(1 + 7 c^2 d/(N mu^2 w)) with w = positives (1 - positives), for a weak signal, and c = 1.35. It is 3 to 10 %
-    low where it was measured, and 25 % for rare outcomes.
+    It is sqrt(1 + a d/(N mu^2)). In the last two steps together, noise on a score has 7 times the variance
+    (C/(N mu))^2.
+    With C^2 = c^2 d, a is 7 c^2/w for a logistic model, w = positives (1 - positives) for a weak signal, and 7 c^2 K^2
+    for a linear one. c and K follow from the records; here 7 c^2 is 17 and 7 c^2 K^2 is 230, which meets the tables
+    of ``docs/reproduction/dp-glm.md`` to a tenth where errors are normal and labels common. For rare labels, and where
+    records are far from normal, the ratio is larger by up to a half.
     """
     plan = Plan(study, N)
     if not plan.tells:
         return None
-    return sqrt(1 + 7 * 1.35**2 * plan.d / (N * plan.mu**2 * positives * (1 - positives)))
+    a = 230.0 if plan.linear else 17 / (positives * (1 - positives))
+    return sqrt(1 + a * plan.d / (N * plan.mu**2))
 
 
 def check(study: Study) -> None:

@@ -17,15 +17,23 @@ from masquerade_core.study import INTERCEPT, Feature, Label
 from masquerade_protocols.dp_glm.estimates import Fit, Located
 from masquerade_protocols.dp_glm.public import LEAST_STRENGTH, Plan
 
-__all__ = ["refusal", "release", "too_few"]
+__all__ = ["QUANTILE", "WIDER", "WIDEST", "WIDEST_INTERCEPT", "refusal", "release", "too_few"]
 
 _Floats = NDArray[np.float64]
 
-_QUANTILE = 1.96
-_WIDER = 1.02  # a standard error, for what the noise does to the covariance itself
+QUANTILE = 1.96
+"""Half of an interval, in standard errors."""
+
+WIDER = 1.02
+"""How much wider a standard error is made, for what the noise does to the covariance itself."""
+
+WIDEST = 1.5
+"""A slope's standard error, per standard deviation of the column, from which it is not told."""
+
+WIDEST_INTERCEPT = 6.0
+"""The same of the intercept."""
+
 _LONGEST_STEP = 1.0
-_WIDEST = 1.5  # a slope's standard error, per standard deviation of the column
-_WIDEST_INTERCEPT = 6.0
 
 _TOO_FEW = f"the records are too few beside the noise: the strength is below {LEAST_STRENGTH}"
 _NOT_SETTLED = "the last step was too long: the noise or the label leaves the estimate unsettled"
@@ -85,18 +93,18 @@ def release(plan: Plan, place: Located, fit: Fit) -> Model:
         origin + unit * beta[0],
         unit**2 * (float(fit.V[0, 0]) + remainder),
         unit**2 * float(fit.Vs[0, 0]),
-        _WIDEST_INTERCEPT * unit,
+        WIDEST_INTERCEPT * unit,
     )
     slopes = [
-        _coefficient(name, estimates[j], V[j][j], Vs[j][j], _WIDEST * unit / (s[j - 1] * halves[j - 1]))
+        _coefficient(name, estimates[j], V[j][j], Vs[j][j], WIDEST * unit / (s[j - 1] * halves[j - 1]))
         for j, name in enumerate(plan.study.covariates, 1)
     ]
-    first = _coefficient(INTERCEPT, estimates[0], V[0][0], Vs[0][0], _WIDEST_INTERCEPT * unit)
+    first = _coefficient(INTERCEPT, estimates[0], V[0][0], Vs[0][0], WIDEST_INTERCEPT * unit)
     if not any(row.told for row in slopes):
         first, at_means = (Coefficient(INTERCEPT, reason=_NO_SLOPE),) * 2
     rows = (first, *slopes)
     told = [row.told for row in rows]
-    wider = _WIDER**2
+    wider = WIDER**2
     coefficients = Coefficients(
         family="linear" if plan.linear else "logistic",
         records=plan.N,
@@ -178,7 +186,7 @@ def _moved(V: list[list[float]], at_zero: list[float], to_own: list[float]) -> l
 def _coefficient(name: str, estimate: float, V: float, Vs: float, widest: float) -> Coefficient:
     """Return a coefficient, told if its standard error is smaller than the widest that is told."""
     # Written so that a number that is not finite fails as well.
-    if not (V > 0 and Vs >= 0 and (se := _WIDER * math.sqrt(V)) < widest and math.isfinite(estimate)):
+    if not (V > 0 and Vs >= 0 and (se := WIDER * math.sqrt(V)) < widest and math.isfinite(estimate)):
         return Coefficient(name, reason=_NO_INTERCEPT if name == INTERCEPT else _NO_SPREAD)
-    half = _QUANTILE * se
+    half = QUANTILE * se
     return Coefficient(name, estimate, se, estimate - half, estimate + half, max(0.0, 1 - math.sqrt(min(1.0, Vs / V))))

@@ -1,23 +1,27 @@
 """``masquerade data``: look at a file of records before the day, and write a corrected copy by public rules."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from masquerade.cli.output import Format, FormatOption, Outcome
-from masquerade_core.words import counted
+from masquerade_core.words import counted, listed
 from masquerade_host.process.options import StudyArgument
 from masquerade_party.options import AcceptOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from masquerade.looking import Looked
     from masquerade_core.data.examining import Examined
     from masquerade_core.data.file_faults import Fault
     from masquerade_core.study import Study
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Check records before a run: list the faults of a file, and write a corrected copy.")
+app = typer.Typer(help="Look at records, check them against a study, and write a corrected copy.")
 
 _Records = Annotated[
     str,
@@ -25,6 +29,91 @@ _Records = Annotated[
         metavar="FILE", help="Records: CSV, Parquet, a folder, or a query in quotes, as for 'party --data'."
     ),
 ]
+
+
+@app.command()
+def look(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Records: CSV in any usual form, or Parquet.")],
+    label: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a corrected copy here, which only you can read: CSV in UTF-8, commas between cells, points "
+            "before decimals. If not given, a terminal asks.",
+            show_default=False,
+        ),
+    ] = None,
+    draft: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TOML",
+            help="Write the columns here as blocks of a study, for 'study new --features-from'. No bound and no "
+            "level in it was read from the records: a question mark stands there.",
+            show_default=False,
+        ),
+    ] = None,
+    output_format: FormatOption = Format.TEXT,
+) -> Outcome:
+    """Look at a table before there is a study: how it is written, and how each column would be read.
+
+    What it says is for your screen alone, for all of it follows from the records.
+    """
+    from masquerade.looking import look as look_at
+    from masquerade.looking import write_draft, write_mended
+
+    found = look_at(file, label)
+    if out is None and found.mends and output_format is Format.TEXT and sys.stdin.isatty():
+        out = _asked(file, found.mends)
+    said, hint = f"{file.name} needs no correction to be read", ""
+    if found.mends:
+        said = f"a study does not read {file.name} as it is: {listed(list(found.mends))}"
+        hint = f"write a corrected copy: masquerade data look {file} --out {file.name.partition('.')[0]}-mended.csv"
+    if out is not None:
+        records = write_mended(found, out)
+        said = f"{out} is the corrected copy, of {counted(records, 'record')}"
+        hint = f"look again: masquerade data look {out}"
+    elif draft is None and not hint:
+        hint = f"draft a study's columns: masquerade data look {file} --label COLUMN --draft columns.toml"
+    if draft is not None:
+        write_draft(found, draft)
+        said += f"; {draft} has its columns, with a question mark wherever somebody has to say what is public"
+    data: dict[str, Any] = {
+        "file": found.source,
+        "records": found.records,
+        "form": list(found.form),
+        "mends": list(found.mends),
+        "columns": [
+            {"name": c.name, "kind": c.kind, "rule": c.rule, "missing": c.missing, "notes": list(c.notes)}
+            for c in found.columns
+        ],
+        "draft": found.draft,
+    }
+    return Outcome(said, data, hint, [*_looked_shown(found), said])
+
+
+def _asked(file: Path, mends: "Sequence[str]") -> Path | None:
+    """Ask whether a corrected copy is to be written; return where, or None."""
+    out = file.with_name(f"{file.name.partition('.')[0]}-mended.csv")
+    sys.stderr.write(f"A study does not read {file.name} as it is: {listed(list(mends))}.\n")
+    sys.stderr.write(f"Write a corrected copy to {out}? Type yes: ")
+    sys.stderr.flush()
+    return out if sys.stdin.readline().strip().lower() == "yes" else None
+
+
+def _looked_shown(found: "Looked") -> "list[Any]":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("column", "seems to be", "missing", "a study reads it"):
+        table.add_column(name, justify="right" if name == "missing" else "left", overflow="fold")
+    for column in found.columns:
+        share = f"{100 * column.missing / found.records:.1f} %" if column.missing else ""
+        words = "; ".join((column.rule, *column.notes))
+        table.add_row(Text(column.name), column.kind, share, Text(words))
+    head = f"{found.source}: {counted(found.records, 'record')}, {listed(list(found.form))}"
+    private = "All of this was read from your records: keep it on this screen."
+    return [head, table, private]
 
 
 @app.command()

@@ -199,7 +199,7 @@ def _cohort(protocol: "Protocol", dataset: Source | None, parties: int | None, o
     if dataset is None:
         return datasets.suited(protocol, parties)
     K = 5 if parties is None else parties
-    return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated(K)
+    return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated_for(protocol, K)
 
 
 def _own_cohort(data: Path, dataset: Source | None, parties: int | None, own: "Mapping[str, Any]") -> "Cohort":

@@ -204,7 +204,7 @@ def _summary(study: "Study") -> dict[str, Any]:
         "fingerprint": study_fingerprint(study),
         "protocol": study.study.protocol,
         "n_parties": study.K,
-        "n_features": study.d,
+        "n_features": len(study.features),
         "epsilon": study.privacy.epsilon,
         "delta": study.privacy.delta,
         "calibration": study.privacy.calibration,

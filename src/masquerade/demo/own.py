@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from masquerade.datasets import Cohort, Records, party_names, shuffled
-from masquerade.guessing import Limits, guess
+from masquerade.guessing import MOST_LEVELS, Limits, guess
 from masquerade.own_table import check_names, column_of, read_own
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.examining import examine_table
@@ -18,7 +18,7 @@ from masquerade_core.words import counted, listed
 
 __all__ = ["Dealing", "own_cohort"]
 
-_LIMITS = Limits(levels=30, rare=10)
+_LIMITS = Limits(levels=MOST_LEVELS, rare=10)
 _MOST_PARTIES = 64
 _PARTIES = 5
 _FEWEST = 20

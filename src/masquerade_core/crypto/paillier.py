@@ -72,7 +72,7 @@ def draw_primes(rng: Rng, bits: int) -> tuple[int, int]:
     def prime() -> int:
         while True:
             candidate = rng.bits(half) | (3 << (half - 2)) | 3
-            if gmpy2.gcd(candidate, small_primes()) == 1 and gmpy2.is_prime(candidate, 40):
+            if gmpy2.is_prime(candidate, 40):  # it divides by small primes first
                 return candidate
 
     p = prime()

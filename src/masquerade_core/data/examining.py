@@ -56,6 +56,7 @@ MOST = 5
 FEWEST = 30
 """Of fewer records nothing is said by their columns."""
 
+_ENOUGH = 50  # whole numbers: fewer may all differ by chance
 _LONG = 10**5  # a number of six digits
 _REPEATED = 0.05
 _REPAIRED_BY_RULE = MISSING | {OUTSIDE, INFINITE}
@@ -395,10 +396,10 @@ def _repeat(values: NDArray[np.float64]) -> bool:
 def looks_like_ids(values: NDArray[np.float64]) -> bool:
     """Return whether whole numbers seem to number something.
 
-    Nearly all differ, and either they are about as many as the numbers from the smallest to the largest, or all of them
-    have six digits or more.
+    There are 50 or more, and nearly all differ. Either they are about as many as the numbers from the smallest to the
+    largest, or all of them have six digits or more.
     """
-    if len(np.unique(values)) < (1 - _REPEATED) * len(values):
+    if len(values) < _ENOUGH or len(np.unique(values)) < (1 - _REPEATED) * len(values):
         return False
     return bool(values.max() - values.min() < 3 * len(values) or np.abs(values).min() >= _LONG)
 

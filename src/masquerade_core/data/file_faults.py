@@ -20,6 +20,7 @@ from masquerade_core.words import counted, listed
 
 __all__ = [
     "COMMA",
+    "DASH",
     "DATE",
     "DECIMAL_COMMA",
     "INFINITE",
@@ -32,10 +33,12 @@ __all__ = [
     "NO_CSV",
     "NO_UTF8",
     "OUTSIDE",
+    "PERCENT",
     "STRANGE",
     "THIRD",
     "THIRD_ALIKE",
     "THOUSANDS",
+    "UNIT",
     "Fault",
     "Faults",
     "FaultyFile",
@@ -314,7 +317,7 @@ class Faults:
 
 # --- Kinds -----------------------------------------------------------------------
 
-MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-", "--", "."})
+MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """The words, in small letters, that stand for a missing value."""
 
 _FINITE = "every record needs a finite number there, with a point before decimals; leave incomplete records out"
@@ -348,6 +351,7 @@ DATE = Kind(
     "it is a date or a time",
     "dates are not read; write a number, such as the days since a day that the study names, or the age in years",
 )
+DASH = Kind("dash", _TEXT, "other programs write it where a value is missing", "leave such a cell empty")
 PERCENT = Kind(
     "percent", _TEXT, "it has a percent sign after the number", "write the number alone, as the study means it"
 )
@@ -411,6 +415,7 @@ def line_kind(says: str) -> Kind:
 
 _NUMBER = r"[+-]?\d+(\.\d+)?"
 _SHAPES = (
+    (DASH, r"-+|\.|(?i:#n/a)"),
     (DATE, r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}( .*)?|\d{1,2}:\d{2}(:\d{2})?"),
     (COMMA, r"[+-]?[1-9]\d{0,2},\d{3}"),
     (DECIMAL_COMMA, r"[+-]?(\d*|\d{1,3}([.' \u00a0\u202f]\d{3})+),\d+"),

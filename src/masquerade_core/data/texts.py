@@ -25,6 +25,7 @@ from masquerade_core.data.files import SAVE_AS_CSV, columns_of, loosely, opened
 from masquerade_core.words import counted
 
 __all__ = [
+    "SEPARATORS",
     "Block",
     "Layout",
     "Opening",
@@ -272,7 +273,9 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+"""Marks that stand between cells in other files than those of a study, and their names."""
+
 _SAYS_WHICH = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
 _FIRST_LINE = "the first line of the file names the columns"
 
@@ -371,7 +374,7 @@ def opening_of(head: bytes, wanted: Sequence[str], encoding: str, *, fills: bool
     if separator != ",":
         plain = _header(text[skipped:], ",", fills=fills)[0]
         missing = next((name for name in wanted if name not in plain), "")
-        seen = f"has {_SEPARATORS.get(separator, repr(separator))} between its cells, where commas belong"
+        seen = f"has {SEPARATORS.get(separator, repr(separator))} between its cells, where commas belong"
         says = f"{seen}; read with commas, it has no column {missing!r}"
         signs.append(Sign("separator", says, "save the table as CSV with commas, and with points before decimals"))
     signs += [replace(sign, final=not picks) for sign in lost]
@@ -403,10 +406,10 @@ def _separator(text: str, wanted: Sequence[str], *, fills: bool) -> str:
         header = {loosely(name) for name in _header(text, separator, fills=fills)[0]}
         return sum(loosely(name) in header for name in wanted)
 
-    best = max((",", *_SEPARATORS), key=found)  # the first of the best: commas, if nothing is better
+    best = max((",", *SEPARATORS), key=found)  # the first of the best: commas, if nothing is better
     header = _header(text, ",", fills=fills)[0]
     if best == "," and len(header) == 1:
-        best = next((separator for separator in _SEPARATORS if separator in header[0]), ",")
+        best = next((separator for separator in SEPARATORS if separator in header[0]), ",")
     return best
 
 

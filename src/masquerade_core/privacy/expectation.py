@@ -23,6 +23,7 @@ from masquerade_core.study import Study
 __all__ = [
     "PROMISES",
     "Expectation",
+    "ExpectedInterval",
     "Verdict",
     "counted_records",
     "expected_of_counts",
@@ -74,6 +75,30 @@ PROMISES = {
 
 
 @dataclass(frozen=True)
+class ExpectedInterval:
+    """About how wide a coefficient's interval will be.
+
+    Parameters
+    ----------
+    name : str
+        The coefficient's name in the released model.
+    width : float or None
+        From one limit to the other, in the column's own units; None where it probably cannot be told.
+    odds : float or None
+        How many times the lower limit of the odds ratio the upper one is; None with a linear model, and where that is
+        a million or more.
+    """
+
+    name: str
+    width: float | None
+    odds: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON value."""
+        return {"name": self.name, "width": self.width, "odds": self.odds}
+
+
+@dataclass(frozen=True)
 class Expectation:
     """The expected quality of a study's model.
 
@@ -95,6 +120,10 @@ class Expectation:
         counts: the noise beside an ordinary count.
     about : str
         What is released: a "model", or something else.
+    intervals : tuple of ExpectedInterval
+        For coefficients that can be told: one for each.
+    assumed : str
+        What was assumed of the records for these intervals: sentences.
     """
 
     verdict: Verdict
@@ -105,6 +134,8 @@ class Expectation:
     enough_epsilon: float | None = None
     ratio: float | None = None
     about: str = "model"
+    intervals: tuple[ExpectedInterval, ...] = ()
+    assumed: str = ""
 
     @property
     def poor(self) -> bool:
@@ -122,6 +153,8 @@ class Expectation:
             "enough_epsilon": self.enough_epsilon,
             "ratio": self.ratio,
             "about": self.about,
+            "intervals": [interval.to_json() for interval in self.intervals],
+            "assumed": self.assumed,
         }
 
 

@@ -7,7 +7,6 @@ import atexit
 import contextlib
 import ctypes
 import gc
-import resource
 import signal
 import sys
 import threading
@@ -79,6 +78,8 @@ def harden() -> None:
 
     Also allow more file descriptors (:func:`allow_descriptors`).
     """
+    import resource  # Windows has none, and there the signals of this module are all that a simulation needs
+
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
     allow_descriptors()
@@ -91,6 +92,8 @@ def allow_descriptors() -> int:
 
     Each connection takes one, a stranger's too.
     """
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:

@@ -44,7 +44,6 @@ the zeros after the entries do no harm.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -65,6 +64,7 @@ from masquerade_core.words import counted
 from masquerade_host.process.program import Program
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.state import CHAIN_BYTES, damaged, is_damage, link, private_folder, state_folder
+from masquerade_host.store.syncing import sync_file, sync_folder
 
 __all__ = [
     "FINISHED",
@@ -101,7 +101,7 @@ def grow(log: Path) -> None:
         try:
             if (length := os.fstat(file).st_size) < _BYTES:
                 os.pwrite(file, bytes(_BYTES - length), length)
-                os.fsync(file)
+                sync_file(file)
         finally:
             os.close(file)
 
@@ -359,6 +359,8 @@ _SETTINGS = (
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a commit returns when the disk has it
+    "PRAGMA fullfsync = ON",  # on macOS, with F_FULLFSYNC as in masquerade_host.store.syncing
+    "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA secure_delete = ON",
     "PRAGMA temp_store = MEMORY",
     f"PRAGMA wal_autocheckpoint = {LOG_PAGES}",  # the log begins anew before it would grow
@@ -454,6 +456,8 @@ class SqliteJournal:
         self.close()
 
     def _take_lock(self) -> None:
+        import fcntl  # Windows has none, and there nobody keeps a journal: a simulation is not resumed
+
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -480,7 +484,7 @@ class SqliteJournal:
             self._database = self._connect(path)
             if not self._database.execute("SELECT 1 FROM sqlite_schema").fetchone() and not (head and head.count):
                 self._database.executescript(f"BEGIN; {_TABLE}; PRAGMA user_version = {ended + 1}; COMMIT")
-                self._sync_folder()
+                sync_folder(self._folder)
             (self.attempt,) = self._database.execute("PRAGMA user_version").fetchone()
             over = self.attempt <= ended and head is None  # a process died between the line and the deletion
             if not over:
@@ -537,8 +541,8 @@ class SqliteJournal:
         self._file = os.open(self._folder / _HEAD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not head.count:
             os.pwrite(self._file, head.packed(self._key), 0)
-            os.fsync(self._file)
-            self._sync_folder()
+            sync_file(self._file)
+            sync_folder(self._folder)
 
     def _start(self) -> bytes:
         return link(self._key, b"start", [self.attempt.to_bytes(8, "big")])
@@ -565,14 +569,6 @@ class SqliteJournal:
         for setting in _SETTINGS:
             database.execute(setting)
         return database
-
-    def _sync_folder(self) -> None:
-        """Make the folder's list of files outlive a power cut."""
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def entries(self) -> Iterator[Entry]:
         """Return the rows that an earlier process of this attempt committed, in order.
@@ -683,7 +679,7 @@ class SqliteJournal:
                 self._database.close()  # deletes the log, with the last rows in it, but does not overwrite it
                 with suppress(FileNotFoundError):
                     (self._folder / _FILE).rename(self._folder / _DOOMED)
-                self._sync_folder()
+                sync_folder(self._folder)
                 _overwrite(log)
             _destroy(self._folder / _DOOMED)
             _destroy(self._folder / f"{_FILE}-wal")
@@ -703,9 +699,9 @@ class SqliteJournal:
         lines = [*self._ends(), json.dumps(line).encode()]
         with _opened(new, os.O_CREAT | os.O_TRUNC) as file:
             os.write(file, b"\n".join(lines) + b"\n")
-            os.fsync(file)
+            sync_file(file)
         new.rename(path)
-        self._sync_folder()
+        sync_folder(self._folder)
 
     def close(self) -> None:
         """Let another process open the journal. The attempt lives, and its rows stay; an empty journal goes."""
@@ -743,7 +739,7 @@ def _overwrite(file: int) -> None:
     left = os.fstat(file).st_size
     while left > 0:
         left -= os.write(file, bytes(min(left, _CHUNK)))
-    os.fsync(file)
+    sync_file(file)
 
 
 def _destroy(path: Path) -> None:

@@ -24,7 +24,6 @@ copy.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -56,6 +55,7 @@ from masquerade_core.words import counted
 from masquerade_host.session.commits import Debits
 from masquerade_host.store.journal import LOG_PAGES, grow
 from masquerade_host.store.state import StateFolder, damaged, is_damage
+from masquerade_host.store.syncing import sync_file, sync_folder
 
 __all__ = ["Account", "Attempt", "Books", "Entry", "Ledger", "LedgerFile", "Population", "Reservation", "canonical"]
 
@@ -141,7 +141,7 @@ class LedgerFile:
         self.key = _read_key(folder.ledger_key)
         with _told(self._path):
             self._db = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
-            self._db.execute("PRAGMA synchronous = FULL")
+            _make_durable(self._db)
         self.forget()
 
     @classmethod
@@ -227,6 +227,8 @@ class LedgerFile:
     @contextlib.contextmanager
     def _both(self) -> Iterator[None]:
         """Hold the second file as well: it is written after the commit, when another process may hold the first."""
+        import fcntl  # Windows has none, and there nobody opens a ledger: a simulation debits nothing
+
         with _told(self._path):
             if not self._lines.exists():
                 raise OlderCopy(
@@ -332,7 +334,7 @@ class LedgerFile:
                 file.write(data)
                 file.flush()
             if sync:
-                os.fsync(file.fileno())
+                sync_file(file.fileno())
         self._offset, self._synced = self._offset + len(data), sync
         self._unwritten.clear()
 
@@ -417,7 +419,7 @@ def _create(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
 
 
 def _make_empty(path: Path) -> None:
@@ -427,18 +429,16 @@ def _make_empty(path: Path) -> None:
     _create(part, b"")
     with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
+        _make_durable(db)
         db.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
     part.rename(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _make_durable(db: sqlite3.Connection) -> None:
+    """Let a commit return when the disk has it; on macOS with F_FULLFSYNC, as in masquerade_host.store.syncing."""
+    for setting in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"):
+        db.execute(f"PRAGMA {setting}")
 
 
 def _read_key(path: Path) -> bytes:

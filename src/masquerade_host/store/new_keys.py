@@ -12,6 +12,7 @@ from masquerade_core.rng import SystemRng
 from masquerade_host.store.keyfiles import HALVES_BYTES, Keys, load_keys, text_of, too_little_memory
 from masquerade_host.store.locked_keys import LockedKeys, NotEnoughMemory, passphrase_of
 from masquerade_host.store.state import private_folder
+from masquerade_host.store.syncing import sync_file, sync_folder
 
 __all__ = ["Rotated", "make_keys", "rotate_keys"]
 
@@ -61,7 +62,7 @@ def _write(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,7 @@ def rotate_keys(
     try:
         kept = _kept_beside(path)
         fresh.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise BadInput(f"the keys in {path} cannot be replaced: {error.strerror}", "see who owns its folder") from error

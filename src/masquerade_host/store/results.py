@@ -32,6 +32,7 @@ from masquerade_host.faults.evidence import after_check
 from masquerade_host.process.process import held
 from masquerade_host.session.session import Session
 from masquerade_host.store.state import private_folder
+from masquerade_host.store.syncing import sync_file, sync_folder
 from masquerade_host.store.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed
 
 __all__ = [
@@ -326,7 +327,7 @@ class RunDirectory:
         finished = holds_result(self.path, run)
         same = finished and is_confirmed(self.path) == confirmed  # else it is confirmed only now
         if same and all(path.exists() and path.stat().st_size for path in paths):
-            _sync_directory(self.path)
+            sync_folder(self.path)
             return True
         ours = finished or parts[RESULT].exists()
         # The result's come last, for they show whose the others are: this process may die here as well.
@@ -359,14 +360,14 @@ class RunDirectory:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text_of(files[name]))
                 file.flush()
-                os.fsync(file.fileno())
+                sync_file(file.fileno())
         with held() as caught:
             for name, part in parts.items():
                 # The exclusive open reserves the name: a rename alone would replace what another process has written.
                 os.close(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
                 self._ours.append(folder / name)
                 part.rename(folder / name)
-            _sync_directory(folder)
+            sync_folder(folder)
             self._ours.clear()
             caught.clear()  # a signal that came now is too late: all files are there
 
@@ -407,7 +408,7 @@ class RunDirectory:
                     folder = self.path / f"{ATTEMPT}{number}"
                     folder.mkdir(mode=0o700)
                     self._attempt = folder
-                    _sync_directory(self.path)
+                    sync_folder(self.path)
                     break
         return self._attempt or self.path
 
@@ -434,14 +435,6 @@ class RunDirectory:
             self._clean()
             words += f" (which could not be written down in {self.path})"
         error.add_note(Spent(words))
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def evaluation_of(release: object) -> dict[str, Any]:

@@ -32,6 +32,22 @@ def test_a_run_in_the_clear_is_a_run_of_the_roles(monkeypatch: pytest.MonkeyPatc
     assert model.coefficients.rows == clear
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_of_few_records_of_breast_cancer_a_run_of_the_roles_tells_nothing(epsilon: float) -> None:
+    features, data = dp_glm.breast_cancer_records()
+    assert (data.n, data.X.shape[1], int((data.y > 0).sum())) == (569, 30, 212)
+    study = dp_glm.study_of(epsilon, 1e-5, features)
+    parts = np.array_split(np.arange(data.n), 5)
+    dealt = {name: Covariates(data.X[part], data.y[part]) for name, part in zip(study.names, parts, strict=True)}
+    found = run_in_memory(roles, study, dealt)
+    for model in found.values():
+        assert model.coefficients is not None
+        assert [row.told for row in model.coefficients.rows] == [False] * 31
+        assert all(row.estimate is None for row in model.coefficients.rows)
+        assert set(model.weights) == {0.0}
+    assert dp_glm._told_of_breast_cancer(epsilon, 3, 1) == [0.0] * 3
+
+
 def _found(cell: dp_glm.Cell, runs: int) -> dict[str, Any]:
     return {name: np.array(rows) for name, rows in dp_glm._coverage(cell, 0, runs, 5).items()}
 

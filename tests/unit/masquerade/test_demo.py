@@ -119,6 +119,15 @@ def test_records_suit_the_protocol_and_the_number_of_parties() -> None:
     assert suited(PROTOCOLS["psgd"], 3).simulated
 
 
+@pytest.mark.parametrize("K", [2, 5])
+def test_where_coefficients_are_released_records_are_such_that_they_can_be_told(K: int, tmp_path: Path) -> None:
+    plan = prepare(suited(PROTOCOLS["dp-glm"], K), epsilon=1.0, protocol="dp-glm", directory=tmp_path / "d")
+    data = {name: load_csv(plan.data_file(name), plan.study, coding="treatment") for name in plan.study.names}
+    found = simulate(plan.study, data, seed=K).model.coefficients
+    assert found is not None
+    assert [row.reason for row in found.rows if not row.told] == []
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_where_the_noise_hides_a_whole_party_a_demonstration_has_hundreds(name: str, tmp_path: Path) -> None:
     cohort = suited(PROTOCOLS[name])

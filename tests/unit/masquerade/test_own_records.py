@@ -385,7 +385,7 @@ ILL = Label(name="ill", positive="yes")
     ("column", "key", "cell"),
     [
         ("visit", "holds_dates", lambda i: f"2024-01-{i % 7 + 1:02}"),
-        ("visit", "seems_to_number", lambda i: 20240000 + 100 * (i % 12 + 1) + i % 28 + 1),
+        ("visit", "holds_dates", lambda i: 20240000 + 100 * (i % 12 + 1) + i % 28 + 1),
         ("patient", "seems_to_number", lambda i: 4_000_000 + 13 * i * i),
         ("crp", "text_among_numbers", lambda i: "<0.3" if i == 9 else i / 7),
     ],
@@ -498,5 +498,5 @@ def test_names_are_read_without_the_records(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_bytes(b'\xef\xbb\xbfage; "a;b"\n' + b"\xff" * 10)
     assert [heading.name for heading in read_names(file)] == ["age", "a;b"]
-    with raises(BadInput, "own_table_not_utf8", "x.csv"):
+    with raises(BadInput, "line_of_columns", "x.csv", 2):
         read_own(file)

@@ -346,6 +346,24 @@ def test_check_show_and_doctor_say_what_to_expect(shell: Shell, tmp_path: Path) 
     assert f"{sentence.removeprefix('With 90 records, e').replace('xpect', 'Expect', 1)}" in signed
 
 
+def test_of_a_regression_the_width_of_each_interval_is_said_before_the_run(shell: Shell, tmp_path: Path) -> None:
+    file = str(tmp_path / "study.toml")
+    columns = ["--feature", "age:20:80", "--feature", "stage:i,ii,iii", "--label", "ill:yes", "--party", "a"]
+    asked = ["--for", "coefficients", "--party", "b", "--throwaway-keys", "--expected-records", "30000"]
+    shell("study", "new", "--output", file, *columns, *asked)
+    data = shell.json("study", "show", file).data
+    assert data["n_features"] == 2  # columns, and neither levels nor coordinates
+    told = data["expectation"]
+    assert [row["name"] for row in told["intervals"]] == ["(intercept)", "age", "stage=ii", "stage=iii"]
+    text = " ".join(shell("study", "show", file).err.split())
+    signed = shell("study", "show", file, "--format", "html").out
+    assert told["assumed"] in text
+    assert told["assumed"] in signed
+    for row in told["intervals"]:
+        assert f"{row['name']} {row['width']:.2g} {row['odds']:.3g} times" in text
+        assert f'<th scope="row">{row["name"]}</th><td>{row["width"]:.2g}</td>' in signed
+
+
 def test_a_new_study_is_told_beforehand_that_it_can_learn_little_or_that_counts_are_noise(
     shell: Shell, tmp_path: Path
 ) -> None:

@@ -81,7 +81,7 @@ def _die_at(moment: str) -> None:
         case "full":
             results.text_of = _in_write(_full)  # type: ignore[assignment]  # in this process
         case "named":
-            results._sync_directory = _die
+            results.sync_folder = _die  # type: ignore[attr-defined]  # in this process
         case "finish":
             Ledger.finish = _die  # type: ignore[method-assign]  # in this process
         case "end":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,13 @@ from masquerade_protocols.blocks.adaptive_sums import SIGMA
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
 from masquerade_protocols.dp_glm import roles, vectors
 from masquerade_protocols.dp_glm.entry import DP_GLM
-from masquerade_protocols.dp_glm.estimates import Design, Point, logistic
+from masquerade_protocols.dp_glm.estimates import Design, Fit, Located, Point, logistic
 from masquerade_protocols.dp_glm.expected import expected
+from masquerade_protocols.dp_glm.noiseless import noiseless
 from masquerade_protocols.dp_glm.public import SUMS, Plan, width_ratio
+from masquerade_protocols.dp_glm.release import refusal
 from masquerade_protocols.in_memory import run_in_memory
+from tests import glm_oracle
 from tests.dropout_helpers import losing
 from tests.evaluation_helpers import held_back_study
 from tests.glm_helpers import FEATURES, as_data, glm_study, made_up, split_up
@@ -143,6 +147,25 @@ def test_a_run_without_noise_is_what_one_computes_who_has_all_records(
     assert clear.coefficients is not None
     for row, other in zip(found.coefficients.rows, clear.coefficients.rows, strict=True):
         assert (row.estimate, row.se) == pytest.approx((other.estimate, other.se), rel=1e-5)
+
+
+@pytest.mark.parametrize(("b0", "share"), [(-3.6, 0.04), (-3.0, 0.07), (-1.0, 0.3)], ids=["rare", "less so", "common"])
+def test_a_run_without_noise_is_what_the_oracle_computes(
+    b0: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noise to be expected counts all the same: where labels are rare, it shortens the first theta, and C."""
+    study, X = glm_study(2, epsilon=3.0, features=_NUMBERS), _normals(6000)
+    data = as_data(X, _labels(b0 + 4 * X @ (0.8, -0.4, 0.3, 0.0)))
+    assert np.mean(data.y > 0) == pytest.approx(share, abs=0.015)
+    plan = Plan(study, data.n)
+    monkeypatch.setattr(roles, "draw_noise", lambda _rng, study: bytes(8 * sum(Plan(study, 1).numbers_drawn)))
+    found = run_in_memory(roles, study, split_up(study, data))[CHARLIE]
+    assert found.coefficients is not None
+    assert len(found.coefficients.told) == 5
+    none = lambda _label, numbers, _products: np.zeros(numbers)  # noqa: E731
+    weights, offset = glm_oracle.oracle(plan, data.X, (data.y + 1) / 2, none)
+    assert found.weights == pytest.approx(weights, abs=1e-6)
+    assert found.offset[0] == pytest.approx(offset, abs=1e-6)
 
 
 def test_a_sum_is_exact_however_records_are_split() -> None:
@@ -330,6 +353,19 @@ def test_where_the_label_is_determined_nothing_is_told(seed: int) -> None:
     assert found.covariance == ()
 
 
+def test_what_is_too_long_is_refused_and_with_a_rare_label_it_has_another_reason() -> None:
+    plan, d = Plan(glm_study(3), 4000), 6
+    at = Fit(np.zeros(d), np.eye(d), np.eye(d), np.zeros(d), 0.5, plan.longest - 0.01, 0.0, 0.0, 0)
+    common, rare = (Located(np.zeros(5), np.ones(5), yb) for yb in (0.4, 0.001))
+    assert refusal(plan, common, at) == refusal(plan, rare, at) == ""
+    longer = replace(at, longest=plan.longest)
+    assert "determined" in refusal(plan, common, longer)
+    assert refusal(Plan(_linear(), 4000), common, longer) == ""
+    assert "unsettled" in refusal(plan, common, replace(longer, last_step=1.0))
+    assert "labels are equal" in refusal(plan, rare, replace(longer, last_step=1.0))
+    assert "unsettled" in refusal(Plan(_linear(), 4000), rare, replace(longer, last_step=1.0))
+
+
 def test_with_one_label_nothing_is_told_and_the_reason_is_said() -> None:
     model = _noisy(_normals(4000), np.ones(4000))
     assert "labels are equal" in model.coefficients.refused
@@ -361,6 +397,22 @@ def test_where_all_columns_are_constant_nothing_is_told() -> None:
     assert not found.at_means.told
 
 
+@pytest.mark.parametrize(
+    ("n", "label", "said"),
+    [(300, "noisy", "no noisy sum was opened"), (4000, "own", "Without noise nothing can be told either: ")],
+)
+def test_without_noise_the_reason_is_that_of_these_records(n: int, label: str, said: str) -> None:
+    study, X = glm_study(2, epsilon=2.0, features=_NUMBERS), _normals(n)
+    y = np.where(X[:, 0] > 0.05, 1.0, -1.0) if label == "own" else _labels(X[:, 0])
+    data = split_up(study, as_data(X, y))
+    found = noiseless(study, data, run_in_memory(roles, study, data)[CHARLIE])
+    assert said in found.advice
+    assert found.enough_epsilon is None
+    assert found.model.coefficients is not None
+    assert not found.model.coefficients.told
+    assert ("few" in found.advice) == (n == 300)
+
+
 # --- Before a run -------------------------------------------------------------------------
 
 
@@ -378,8 +430,60 @@ def test_what_is_expected_follows_from_public_numbers() -> None:
     assert Plan(study, enough).tells
     assert not Plan(study, int(0.99 * enough)).tells
     assert width_ratio(study, 1000) is None
+    assert expected(few).intervals == ()
     mu = mu_of(1.0, 1e-5)
-    assert width_ratio(study, 30_000) == pytest.approx(sqrt(1 + 7 * 1.35**2 * 5 / (30_000 * mu**2 * 0.25)), rel=1e-3)
+    assert width_ratio(study, 30_000) == pytest.approx(sqrt(1 + 17 * 5 / (30_000 * mu**2 * 0.25)), rel=1e-3)
+    rare = many.model_copy(update={"study": many.study.model_copy(update={"commoner_share": 0.9})})
+    ratio = width_ratio(study, 30_000, 0.1) or 0.0
+    assert ratio == pytest.approx(sqrt(1 + 17 * 5 / (30_000 * mu**2 * 0.09)), rel=1e-3)
+    assert f"about {ratio:.1f} times" in expected(rare).text
+    assert "0.9 for the commoner" not in expected(many).assumed
+    widths = [(one.width or 0.0) / (other.width or 1.0) for one, other in _pairs(rare, many)]
+    common = width_ratio(study, 30_000) or 0.0
+    assert widths == pytest.approx([ratio / common * sqrt(0.25 / 0.09)] * 5)
+
+
+def _pairs(one: Study, other: Study) -> Any:
+    return zip(expected(one).intervals, expected(other).intervals, strict=True)
+
+
+@pytest.mark.parametrize("family", ["logistic", "linear"])
+def test_the_widths_that_are_expected_are_those_of_a_run_on_such_records(family: str) -> None:
+    """Columns that spread by a sixth of their bounds, levels as common as each other, and a label that is chance.
+
+    Of such columns no record is long, and the noise is a little less than with rare levels, for which it is foretold.
+    """
+    study, n, rng = glm_study(3, epsilon=1.0), 10_000, np.random.default_rng(3)
+    if family == "linear":
+        study = study.model_copy(update={"label": Label(name="y", min=-5, max=15), "protocol": {"family": "linear"}})
+    study = study.model_copy(update={"study": study.study.model_copy(update={"expected_records": n})})
+    numbers, site = np.clip(rng.normal(0, 1 / 3, (n, 2)), -1, 1), rng.choice(3, n)
+    X = np.column_stack([numbers, rng.random(n) < 0.5, site == 1, site == 2]).astype(float)
+    y = np.clip(rng.normal(0, 1 / 3, n), -1, 1) if family == "linear" else np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    found = run_in_memory(roles, study, split_up(study, as_data(X, y)))[CHARLIE].coefficients
+    assert found is not None
+    told = expected(study)
+    assert "sixth" in told.assumed
+    for interval, row in zip(told.intervals, found.rows, strict=True):
+        assert interval.name == row.name
+        assert interval.width is not None
+        assert 0.7 < (row.high - row.low) / interval.width < 1.1
+        assert interval.odds == (None if family == "linear" else pytest.approx(np.exp(interval.width)))
+    assert told.to_json()["intervals"][1]["width"] == told.intervals[1].width
+
+
+def test_no_width_is_expected_where_it_would_be_too_wide_to_be_told() -> None:
+    """Years of birth lie far from 0, where the intercept is; and a unit of a share is all of its range."""
+    features = (Feature(name="born", min=1930, max=2000), Feature(name="share", min=0, max=0.001))
+    study = glm_study(3, features=features)
+    study = study.model_copy(update={"study": study.study.model_copy(update={"expected_records": 3000})})
+    intercept, born, share = expected(study).intervals
+    assert (intercept.width, intercept.odds) == (None, None)
+    assert born.width is not None
+    assert share.width is not None
+    assert share.width == pytest.approx(born.width * 70_000)
+    assert born.odds == pytest.approx(np.exp(born.width))
+    assert share.odds is None
 
 
 @pytest.mark.parametrize(

@@ -201,9 +201,9 @@ def test_with_a_half_for_the_weight_of_squared_scores_a_record_moves_a_step_fart
 
 
 def test_without_room_for_rounding_a_record_moves_farther(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a B of a few units, where rounding shows."""
+    """At a B of a few units, where rounding shows: 41/sqrt(2.7) is just below 25."""
     plan = _step_plan()
-    monkeypatch.setattr(Plan, "unit", lambda *_: 40)
+    monkeypatch.setattr(Plan, "unit", lambda *_: 41)
     assert all(plan.scale(label) > 0 for label in SUMS)
     rows, rng = vectors.location(plan.columns, linear=False), np.random.default_rng(0)
 
@@ -212,7 +212,7 @@ def test_without_room_for_rounding_a_record_moves_farther(monkeypatch: pytest.Mo
         return max(_moved(plan, "location", rows, list(zip(pair, (1.0, -1.0), strict=True))) for pair in ends)
 
     assert farthest() <= 1
-    monkeypatch.setattr(Plan, "scale", lambda plan, label: plan.unit(label) + 0.45)
+    monkeypatch.setattr(Plan, "scale", lambda plan, label: plan.unit(label))
     assert farthest() > 1
 
 

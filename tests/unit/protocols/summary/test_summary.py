@@ -88,6 +88,16 @@ def test_without_noise_the_opened_counts_are_those_of_all_records(monkeypatch: p
     assert results[CHARLIE].records[0] == pytest.approx(sum(sizes), abs=1e-9)
 
 
+def test_a_loose_study_counts_a_level_in_capitals_as_that_level() -> None:
+    columns = patients(300, 1)
+    capitals = columns["sex"].count("F")
+    assert capitals
+    sexes = [Grid.from_study(summary_study(matching=how), 32).histograms[1] for how in ("exact", "loose")]
+    exact, loose = (np.bincount(histogram.places(columns["sex"]), minlength=5).tolist() for histogram in sexes)
+    assert loose[0] == exact[0] + capitals
+    assert sum(loose) == sum(exact)
+
+
 def test_everybody_computes_the_same_statistics_from_one_sum() -> None:
     study = summary_study(5)
     results, table = run_summary(study, dealt(study, (400,) * 5))
