@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,23 @@ def test_the_noise_on_a_weight_is_that_of_the_sum_and_bars_stand_where_it_is_kno
         _drawn(runs["local-aggregation"], "whisker") == 3 * 6
     )  # three lines for each of six coordinates but the constant
     assert _drawn(runs["dp-gd"], "whisker") == 3 * 6
+    assert _drawn(runs["dp-whitened"], "whisker") == 0  # too few records for a last sum
     assert _drawn(runs["vote"], "whisker") == _drawn(runs["vote"], "pulls") == 0
     assert says(Read(_page(runs["vote"] / "charlie")).text, "noise_on_weight_unknown")
+
+
+def test_a_bar_is_grey_where_its_noise_interval_crosses_zero(runs: dict[str, Path]) -> None:
+    """A run tells the noise on each weight, the constant's last: of 7 coordinates, 6 have a bar."""
+    run = read_run(runs["dp-whitened"] / "north")
+    assert run.model is not None
+    for wide in range(7):
+        sizes = sorted(abs(w) / 2 for w in run.model.weights[:6])
+        sd = [0.5 * sizes[0], *[(a + b) / 2 for a, b in pairwise(sizes)], 2 * sizes[-1]][wide]
+        published = {**run.result["published"], "weight_noise": [sd] * 7}
+        tags = Read(report_page(replace(run, result={**run.result, "published": published}))).tags
+        found = [tag.get("class") for _, tag in tags]
+        assert (found.count("lost"), found.count("up") + found.count("down")) == (wide, 6 - wide)
+        assert found.count("whisker") == 3 * 6
 
 
 def _drawn(root: Path, kind: str) -> int:
