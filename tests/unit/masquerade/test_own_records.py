@@ -413,7 +413,7 @@ def test_a_demonstration_learns_from_no_column_that_looks_like_a_mistake(
 def test_who_has_too_few_records_is_told_how_many_would_do(
     tmp_path: Path, records: int, parties: int, hint: str
 ) -> None:
-    file = _table(tmp_path / "all.csv")
+    file = _table(tmp_path / "all.csv", age=lambda i: 20 + i % 40)
     file.write_text("\n".join(file.read_text().splitlines()[: records + 1]) + "\n")
     with pytest.raises(BadInput) as caught:
         own_cohort(file, Dealing(parties=parties), label=ILL)
