@@ -12,6 +12,8 @@ CHECK := $(VENV)/.check
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(CI),--quiet)
 PACKAGES := src parties curator protocols
+# The tests start hundreds of processes: without compiled files each would compile the program anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +22,7 @@ demo: $(RUN) ## Charlie and five parties as processes on this machine (ARGS="--p
 	@$(BIN)/masquerade demo $(ARGS)
 
 test: $(TEST) ## unit, property and vector tests (ARGS="-k name")
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-extras: $(DEV) ## tests that need optional engines, heavy libraries or a browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/extras $(ARGS)

@@ -38,6 +38,7 @@ __all__ = [
     "expect_to_fit",
     "in_words",
     "login_name",
+    "ranges_in_words",
     "record",
     "sizes_in_words",
     "without_doubts",
@@ -239,6 +240,20 @@ def _shown_beside(new: Approval, earlier: Sequence[Approval]) -> Iterator[str]:
             )
 
 
+def ranges_in_words(site: Site) -> tuple[str, ...]:
+    """Return which approved studies differ from this one in bounds or levels alone, as paragraphs.
+
+    Two such runs over the same records tell how many of them lie between the two bounds.
+    """
+    return tuple(
+        f"The study {found.study!r}, which {found.who} approved at {found.when}, differs from this one in bounds or "
+        "levels alone. The results of both, side by side, tell of the records that lie between these bounds. Ask why "
+        "it is run again."
+        for found in all_approvals(site.state)
+        if found.participant == site.me and found.differs_in_ranges(site.study)
+    )
+
+
 def budget_in_words(spends: Cost, account: Account, records: Records | None) -> tuple[str, ...]:
     """Return what a study takes from the budget, as paragraphs."""
     takes = (
@@ -268,7 +283,7 @@ def asked_for(
     accepted: tuple[str, ...] = (),
 ) -> Approval:
     """Ask at the terminal for a yes to the site's study, and write it down."""
-    beside = sizes_in_words(site, ledger, records, account.population)
+    beside = (*sizes_in_words(site, ledger, records, account.population), *ranges_in_words(site))
     budget = budget_in_words(site.spends, account, records)
     ask(in_words(site.study, site.me, explanation, budget, beside, code=code_of(site.study)))
     return record(site, ledger, records, account.population, login_name(), accepted)
@@ -363,7 +378,7 @@ def approve(
             data = read_records(protocol, data_path, study, site.me, stream)
             account, records = site.records(ledger, population, found, data)
             expect_to_fit(site, ledger, account, records)
-        beside = sizes_in_words(site, ledger, records, account.population)
+        beside = (*sizes_in_words(site, ledger, records, account.population), *ranges_in_words(site))
         budget = budget_in_words(site.spends, account, records)
         words = in_words(study, site.me, protocol.explain(study), budget, beside, code=code_of(study))
         if fingerprint is None:

@@ -300,3 +300,16 @@ def test_other_protocols_run_between_processes_too(tmp_path: Path, protocol: str
     assert (data["protocol"], data["parties"]) == (protocol, 3)
     assert data["metrics"]["test_error"] < 0.25
     assert all(set(row) >= STATEMENT_FIELDS for row in data["statement"])
+
+
+def test_five_parties_estimate_coefficients_between_processes_and_the_demo_prints_them(tmp_path: Path) -> None:
+    data = _data(_demo(tmp_path, "--protocol", "dp-glm", "--format", "json", "--out", "run"))
+    assert (data["protocol"], data["parties"]) == ("dp-glm", 5)
+    texts = {(tmp_path / "run" / who / "estimates.csv").read_text() for who in ("charlie", "hospital-a", "hospital-e")}
+    assert len(texts) == 1
+    lines = [line.split(",") for line in texts.pop().splitlines()[1:]]
+    report = " ".join((tmp_path / "run" / "report.txt").read_text().split())
+    assert "logistic regression on 20,000 records" in report
+    for name, told, estimate, se, *_ in lines[:-1]:  # the last is at the means
+        assert told == "yes"
+        assert f"{name} {float(estimate):.4g} {float(se):.4g}" in report

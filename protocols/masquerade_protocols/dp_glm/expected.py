@@ -21,8 +21,8 @@ _SPREAD = 1 / 6
 """A number's standard deviation, as a part of the distance between its bounds."""
 
 _LOOSE = (
-    "Where a column spreads half as much, its interval is twice as wide. So a width may be wrong by a factor of two or "
-    "more."
+    "Where a column spreads half as much, its interval is twice as wide. So a width is a guess: it may be four times "
+    "too small or too large."
 )
 
 _LARGEST_ODDS = 1e6

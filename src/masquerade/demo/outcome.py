@@ -5,13 +5,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from masquerade.coefficients_view import coefficients_report, read_coefficients
 from masquerade.console import literal_console
 from masquerade.demo.plan import Plan
 from masquerade.demo.play import Played
 from masquerade.evaluation_view import evaluation_shown
 from masquerade.report import costs, descent, heading, program, short, statement
 from masquerade_core.privacy.expectation import Expectation
-from masquerade_core.study import Study
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted
 from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
 
@@ -57,6 +58,8 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
         Padding(errors, (0, 0, 0, 2)),
         Text("  all but the first: demo only, private figures; a real run shows them to nobody", style="italic dim"),
     ]
+    if (coefficients := read_coefficients(where / CHARLIE)) is not None:
+        parts += coefficients_report(coefficients)
     if other.worth:
         parts.append(Padding(Text(other.worth, style="bold"), (1, 2, 0, 2)))
     foreseen = foreseen_of(plan.study) if other.useless else None

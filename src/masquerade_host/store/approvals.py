@@ -4,6 +4,8 @@ A record stands for one study *fingerprint*. A study whose file was changed in a
 """
 
 import contextlib
+import hashlib
+import json
 import os
 import secrets
 from datetime import UTC, datetime
@@ -19,6 +21,8 @@ from masquerade_host.store.state import StateFolder, private_folder
 from masquerade_host.store.syncing import sync_file, sync_folder
 
 __all__ = ["Approval", "all_approvals", "find_approval", "need_approval", "record_approval"]
+
+_RANGES = ("min", "max", "levels", "edges", "missing", "positive", "classes")
 
 _Text = Annotated[str, Field(min_length=1, max_length=128)]
 
@@ -49,6 +53,9 @@ class Approval(BaseModel):
         Where the protocol is another distribution's: which one, its version, and a hash of its files.
     accepted : tuple of str
         The columns that looked like a mistake in the records, and that the person accepted.
+    ranges, but_ranges : str
+        Hashes of the study's bounds, levels, edges and fillers, and of all else in it but its name and its nonce. A
+        later study that differs in the first alone is noticed.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -64,6 +71,8 @@ class Approval(BaseModel):
     counted_with: dict[str, str] = {}
     code: str = ""
     accepted: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    ranges: str = ""
+    but_ranges: str = ""
 
     @classmethod
     def given(
@@ -99,7 +108,25 @@ class Approval(BaseModel):
             counted_with={p.name: p.key.fingerprint() for p in study.parties if p.name != me} if counted else {},
             code=code,
             accepted=accepted,
+            ranges=(hashes := _hashes(study))[0],
+            but_ranges=hashes[1],
         )
+
+    def differs_in_ranges(self, study: Study) -> bool:
+        """Return whether a study differs from the approved one in its public ranges, and nowhere else."""
+        ranges, but_ranges = _hashes(study)
+        return bool(self.but_ranges) and self.but_ranges == but_ranges and self.ranges != ranges
+
+
+def _hashes(study: Study) -> tuple[str, str]:
+    """Return hashes of a study's public ranges, and of the rest of it without its name and its nonce."""
+    dump = study.model_dump(mode="json", by_alias=True, exclude_none=True)
+    columns = [dump["label"], *dump["feature"]]
+    ranges = [{key: column.pop(key) for key in _RANGES if key in column} for column in columns]
+    for key in ("name", "nonce"):
+        del dump["study"][key]
+    one, rest = (json.dumps(part, sort_keys=True).encode() for part in (ranges, dump))
+    return hashlib.sha256(one).hexdigest(), hashlib.sha256(rest).hexdigest()
 
 
 def record_approval(state: StateFolder, study: Study, approval: Approval) -> Path:

@@ -195,10 +195,8 @@ class _InTheClear:
     """Somebody who has all records and all shares of noise: nobody has to agree."""
 
     def __init__(self, plan: Plan, data: Dataset, label: str, *, cut: bool) -> None:
-        self._plan, self._data, self._cut = plan, data, cut
-        rngs = [SimulationRng(label, f"party {k}") for k in range(1, PARTIES + 1)]
-        shares = [np.frombuffer(roles.draw_noise(rng, plan.study), dtype="<i8") for rng in rngs]
-        self._products, self._others = np.split(np.sum(shares, axis=0), [plan.numbers_drawn[0]])
+        self._plan, self._data, self._label, self._cut = plan, data, label, cut
+        self._noise: tuple[NDArray[np.int64], ...] | None = None  # where no sum is opened, none is drawn
 
     async def stage(self, name: str) -> None:
         """Say nothing."""
@@ -210,10 +208,16 @@ class _InTheClear:
         """Return the noisy mean."""
         if self._cut and label.startswith("step"):
             own = partial(own, rows=partial(_cut_scores, **own.keywords["rows"].keywords))
-        of_products, self._products = np.split(self._products, [products])
-        of_others, self._others = np.split(self._others, [length - products])
-        noise = np.concatenate([of_products, of_others])
+        of_products, of_others = self._drawn() if self._noise is None else self._noise
+        noise = np.concatenate([of_products[:products], of_others[: length - products]])
+        self._noise = of_products[products:], of_others[length - products :]
         return np.asarray((own(self._data) + noise) / (float(unit) * self._plan.N))
+
+    def _drawn(self) -> tuple[NDArray[np.int64], ...]:
+        """Draw the noise of all sums, that of products first."""
+        rngs = [SimulationRng(self._label, f"party {k}") for k in range(1, PARTIES + 1)]
+        shares = [np.frombuffer(roles.draw_noise(rng, self._plan.study), dtype="<i8") for rng in rngs]
+        return tuple(np.split(np.sum(shares, axis=0), [self._plan.numbers_drawn[0]]))
 
     async def agree(self, own: _Array, *, unsure: bool = False) -> _Array:
         """Go on from one's own numbers, on the grid on which Charlie sends them."""

@@ -114,6 +114,21 @@ def test_the_table_has_each_number_and_each_reason_and_no_stars(family: Family) 
     assert ("odds ratio" in text) == (family == "logistic")
 
 
+@pytest.mark.parametrize("width", [80, 200])
+def test_no_number_is_cut_where_a_line_is_short(width: int) -> None:
+    names = ["age", "sex=m", "a long name of a column that takes half of a line"]
+    found = coefficients(names)
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(*coefficients_report(found))
+    text = console.export_text()
+    assert "…" not in text
+    assert text.count("odds ratio") == 1
+    assert (text.count("95 % interval"), text.count("sex=m")) == ((2, 2) if width == 80 else (2, 1))
+    for row in found.told[:3]:
+        for number in (row.estimate, row.se, row.low, row.high, row.odds, row.odds_low, row.odds_high):
+            assert f"{number:.4g}" in text
+
+
 def test_a_table_of_which_nothing_can_be_told_has_reasons_alone() -> None:
     found = coefficients(["age"], hidden=["(intercept)", "age"])
     console = Console(width=200, file=io.StringIO(), record=True)

@@ -19,7 +19,7 @@ from masquerade.stand_in import stand_in
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput, BudgetExceeded, RefusedLocally, RunFailed
 from masquerade_core.seat import Release
-from masquerade_core.study import CHARLIE
+from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.approvals import find_approval
 from masquerade_host.store.ledger import Account, Ledger
 from masquerade_host.store.state import StateFolder
@@ -575,3 +575,26 @@ def test_an_approved_party_joins_whatever_its_cells_hold(desk: Desk) -> None:
     odd = _with_one_label(desk.data)
     desk.policy(f"[[population]]\nname = 'default'\ndata = ['{odd}']\n")
     assert went_on(desk.party(data=odd))
+
+
+def test_a_study_that_varies_another_one_s_bounds_is_noticed(desk: Desk) -> None:
+    desk.budget()
+    assert desk.approve().code == 0
+    first = desk.study
+    old = next(f for f in first.features if f.min is not None)
+    text = (
+        first.to_toml().replace(first.study.nonce, "another-nonce-of-22-ch").replace('name = "toy"', 'name = "again"')
+    )
+
+    def beside(new: str) -> str:
+        study = Study.parse(new)
+        (path := desk.machines.folder / "new.toml").write_text(new, encoding="utf-8")
+        answer = desk.approve(study=path, typed=study.fingerprint())
+        assert answer.code == 0, answer.out
+        return " ".join(answer.data["beside"])
+
+    assert not beside(text)  # the same study again
+    narrow = text.replace(f"max = {old.max}", f"max = {(old.max or 0) - 1}", 1)
+    assert narrow != text
+    assert says(beside(narrow), "differs_in_ranges")
+    assert not beside(narrow.replace("epsilon = 1.0", "epsilon = 0.5"))  # it differs in more than that
