@@ -35,6 +35,7 @@ from tests.protocol_helpers import make_data, make_study
 from tests.report_helpers import HOSTILE, NAMES, Read, field_of, make_world, run_to
 from tests.statement_studies import studies
 from tests.summary_helpers import dealt, summary_study
+from tests.whitened_helpers import whitened_study
 
 PROTOCOLS = ("dp-gd", "dp-whitened", "local-aggregation", "vote")
 
@@ -366,6 +367,28 @@ def test_there_is_a_page_for_signature_of_every_protocol_and_what_is_bare_is_sai
         text = Read(page[: page.index('<div class="reference">')]).text
         seen = observers([row.to_json() for row in statement_of(study)], study.study.records_per_person)
         assert (says(text, "nothing_proved_against", ...)) == any(one.percent is None for one in seen)
+
+
+def test_with_several_records_of_a_person_all_bars_are_there_each_with_a_proved_bound() -> None:
+    """The bounds of group privacy, computed here by another way: record after record."""
+    study = whitened_study(5, 4)
+    text = study.to_toml()
+    four = Study.parse(text.replace("records_per_person = 1", "records_per_person = 4"), in_memory=True)
+    assert four.study.records_per_person == 4
+    one, several = ([row.to_json() for row in statement_of(each)] for each in (study, four))
+    alone, together = observers(one), observers(several, 4)
+    assert [observer.name for observer in together] == [observer.name for observer in alone]
+    (person,) = [row for row in several if row["unit"] == "person"]
+    assert together[0].epsilon == person["epsilon"]
+    for observer, of_four in zip(alone[1:], together[1:], strict=True):
+        assert observer.epsilon is not None
+        if 4 * observer.epsilon > 20:
+            assert of_four.epsilon is None
+        else:
+            assert of_four.epsilon == pytest.approx(4 * observer.epsilon)
+    pages = [Read(signature_page(each)).text for each in (study, four)]
+    headings = [f"What may be learned about one {unit}" for unit in ("record", "person")]
+    assert [[heading in page for heading in headings] for page in pages] == [[True, False], [False, True]]
 
 
 def test_the_report_of_statistics_has_no_weights_and_says_where_they_are(tmp_path: Path) -> None:
