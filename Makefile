@@ -12,6 +12,8 @@ CHECK := $(VENV)/.check
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(CI),--quiet)
 PACKAGES := src parties curator protocols
+# The tests start hundreds of processes: without compiled files each would compile the program anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +22,7 @@ demo: $(RUN) ## Charlie and five parties as processes on this machine (ARGS="--p
 	@$(BIN)/masquerade demo $(ARGS)
 
 test: $(TEST) ## unit, property and vector tests (ARGS="-k name")
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-extras: $(DEV) ## tests that need optional engines, heavy libraries or a browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/extras $(ARGS)
@@ -65,9 +67,10 @@ release: $(DEV) ## a release in dist/, all but its upload: sdist, wheel, bill of
 bundle: $(DEV) ## dist/masquerade-...tar.gz, with which a site installs without a network (PYTHONS="3.11 3.12" EXTRAS=parquet)
 	@PYTHONS="$(PYTHONS)" EXTRAS="$(EXTRAS)" .ci/release bundle
 
-docs: $(DEV) ## the site in build/docs, with its notebooks, doctests and links; and every command that the pages show
+docs: $(DEV) ## the site in build/docs, with its notebooks, doctests, links and axe; and every command that the pages show
 	$(BIN)/sphinx-build -q -W --keep-going -c docs -b html -d build/doctrees . build/docs
 	$(BIN)/sphinx-build -q -W -c docs -b doctest -d build/doctrees . build/doctest
+	$(BIN)/python docs/axe.py
 	$(BIN)/python docs/commands.py
 
 lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes

@@ -5,6 +5,7 @@ that cannot be repeated says little. So what the tests in this process draw foll
 ``--seed random`` takes another seed in each session, and the first lines of the report name it.
 """
 
+import gc
 import secrets
 import threading
 from types import SimpleNamespace
@@ -29,6 +30,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     """Name the seed."""
     return f"what the tests draw: --seed {config.option.seed}"
+
+
+def pytest_collection_finish() -> None:
+    """Let no later search for garbage go through thousands of tests, which stay to the end."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

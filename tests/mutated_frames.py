@@ -20,14 +20,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import msgpack
 import pytest
 
 from masquerade_core import seat
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, verify
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import LocalProtocolError, MasqueradeError, Reported
 from masquerade_core.evidence import read_evidence
 from masquerade_core.study import CHARLIE, Study
@@ -553,9 +553,6 @@ class _Watched(Group):
             self.move_on()
 
 
-_verified = lru_cache(1 << 14)(verify)
-
-
 @contextmanager
 def _lying(group: _Watched, encode: Callable[[Message, str, bytes], bytes]) -> Iterator[None]:
     """Let the guilty one's role lie, and let its session bear what its lies lead to."""
@@ -576,8 +573,8 @@ def _lying(group: _Watched, encode: Callable[[Message, str, bytes], bytes]) -> I
         patch.setattr(Channel, "hear", patient)
         patch.setattr(secrets, "randbelow", numbers.randrange)  # of connections, and of pings
         patch.setattr(secrets, "token_bytes", numbers.randbytes)
-        for module in (frames, proof, blame):  # most frames of a case are those of all other cases as well
-            patch.setattr(module, "verify", _verified)
+        for module in (frames, proof, blame):
+            patch.setattr(module, "verify", faulty.verified)
         yield
 
 

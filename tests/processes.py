@@ -1,6 +1,5 @@
 """Participants as processes on this machine: a study on disk, their files, their words, their ends."""
 
-import contextlib
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from masquerade_core.data.examining import DoubtfulFile
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
@@ -164,8 +164,9 @@ class Machines:
         if not folder.ledger.exists():
             Ledger.init(folder.made(), DEFAULT_POPULATION, 10_000.0, 0.5, by="a test").close()
         mine = key or self.folder / "keys" / f"{name}.key"
-        for records in (data or self.folder / f"{name}.csv", None):  # without records if they are not fit
-            with contextlib.suppress(MasqueradeError):
+        file, accept = data or self.folder / f"{name}.csv", tuple[str, ...]()
+        for records in (file, file, None):  # with what looks like a mistake, and without records if they are not fit
+            try:
                 fingerprint = load_study(path)[0].fingerprint()
                 approve(
                     path,
@@ -174,8 +175,14 @@ class Machines:
                     state=folder.root,
                     by="a test",
                     fingerprint=fingerprint,
+                    accept=accept,
                     tell=lambda _: None,
                 )
+            except DoubtfulFile as error:
+                accept = tuple(dict.fromkeys(doubt.column for doubt in error.doubts))
+            except MasqueradeError:
+                accept = ()
+            else:
                 return
 
     def start(

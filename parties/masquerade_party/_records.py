@@ -1,5 +1,6 @@
 """A party's own records: where they are read to, and what this process says of them to their owner alone."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,14 @@ from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.model import Model, answers_of, is_one_answer
 from masquerade_core.study import Study
 from masquerade_host.process.progress import Observer
+from masquerade_host.store.ledger import Account
 from masquerade_protocols import Protocol
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 
 if TYPE_CHECKING:
     from masquerade_core.data.cluster import Cluster
 
-__all__ = ["cluster_at", "read_records", "says_the_same", "sizes_of", "tell_the_owner"]
+__all__ = ["cluster_at", "read_records", "says_the_same", "sizes_of", "tell_the_owner", "tell_what_was_got"]
 
 
 def cluster_at(address: str, patience: float) -> "Cluster":
@@ -115,6 +117,30 @@ def tell_the_owner(data: object, observe: Observer) -> None:
         observe("repaired", clamped=data.repaired.clamped, filled=data.repaired.filled)
     if data.classes is None and np.count_nonzero(data.total(_Labels())) == 1:
         observe("one_class")
+
+
+def tell_what_was_got(summary: Mapping[str, Any], account: Account, spent: float, observe: Observer) -> None:
+    """Say at the end what the run gave, and what it took: records, measured error, budget.
+
+    Parameters
+    ----------
+    summary : mapping
+        The content of ``result.json``.
+    account : Account
+        The budget, after the run.
+    spent : float
+        How much of epsilon had been spent before.
+    observe : Observer
+    """
+    evaluation, published = summary.get("evaluation"), summary.get("published") or {}
+    if (records := published.get("records")) is not None:
+        observe("learned", records=f"{round(records):,}")
+    if evaluation is not None:
+        error = evaluation["error"]
+        value = "lost in the noise" if error["value"] is None else f"{error['value']:.1%}"
+        observe("measured", error=value, low=f"{error['low']:.1%}", high=f"{error['high']:.1%}")
+    took, left = f"{account.spent - spent:.4g}", f"{account.left:.4g}"
+    observe("paid", epsilon=took, population=account.population, left=left)
 
 
 def says_the_same(model: Model, own: Records) -> bool:

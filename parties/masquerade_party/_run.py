@@ -26,7 +26,14 @@ from masquerade_host.store.results import RESULT, RunDirectory, default_director
 from masquerade_host.store.state import state_folder
 from masquerade_host.transport.dialer import PartySocket
 from masquerade_host.transport.probe import probe
-from masquerade_party._records import cluster_at, read_records, says_the_same, sizes_of, tell_the_owner
+from masquerade_party._records import (
+    cluster_at,
+    read_records,
+    says_the_same,
+    sizes_of,
+    tell_the_owner,
+    tell_what_was_got,
+)
 from masquerade_party._site import LedgerAttempt, Site, expect_same_code
 from masquerade_party.options import PartyOptions
 from masquerade_protocols import Protocol, protocol_of
@@ -174,9 +181,10 @@ def run(
                 whole_role, begun = role(Seat(me, study.names), study, data), records.fingerprint
                 release = run_role(whole_role, session, SystemRng(), journal=kept, begun=begun)
                 attempt.safe = kept.kept
+                summary = summarize(session, [claim.to_json() for claim in protocol.statement(study)], {}, release)
                 directory.record(
                     release.files(study, session.run),
-                    summarize(session, [claim.to_json() for claim in protocol.statement(study)], {}, release),
+                    summary,
                     approval=approval.model_dump(mode="json"),
                     ledger=site.entries(ledger),
                 )
@@ -184,6 +192,7 @@ def run(
         # The session is over, and nothing else is sent: this is for the person at this machine.
         if isinstance(release, Model) and isinstance(data, Records) and says_the_same(release, data):
             observe("same_answer")
+        tell_what_was_got(summary, ledger.account(account.population), account.spent, observe)
     observe("done", result=str(result))
     return result
 

@@ -126,13 +126,13 @@ class WeightNoise:
 
     Parameters
     ----------
-    sd : float
-        Its standard deviation, in units of ``model.json``.
+    sd : float or tuple of float
+        Its standard deviation, in units of ``model.json``: that of all weights alike, or one for each.
     at_most : bool
         Whether the noise may be smaller than that.
     """
 
-    sd: float
+    sd: float | tuple[float, ...]
     at_most: bool = False
 
 
@@ -238,7 +238,8 @@ class Protocol:
         (study) -> whether a run opens the exact number of all records.
     weight_noise : callable or None
         (study, N) -> the noise on each weight of the released model; None where it is not known. N is the number of all
-        records that were learned from, or None where the run does not publish it.
+        records that were learned from, or None where the run does not publish it. A run whose sums tell more of its
+        noise publishes that itself, as :class:`~masquerade_core.model.Published`.
     spends : callable
         (study) -> what a whole run takes of a data owner's privacy budget. By default it is the study's target.
     sum_lengths : callable

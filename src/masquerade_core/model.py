@@ -147,16 +147,20 @@ class Published:
         where the protocol does not open it.
     class_shares_sd : float
         The standard deviation of that noise.
+    weight_noise : tuple of float
+        The standard deviation of the noise on each weight. Empty where it is not known from the released sums.
     """
 
     records: int
     class_shares: tuple[float, ...] = ()
     class_shares_sd: float = 0.0
+    weight_noise: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the field ``published`` of ``result.json``."""
         shares = {"class_shares": list(self.class_shares), "class_shares_sd": self.class_shares_sd}
-        return {"records": self.records, **(shares if self.class_shares else {})}
+        noise = {"weight_noise": list(self.weight_noise)} if self.weight_noise else {}
+        return {"records": self.records, **(shares if self.class_shares else {}), **noise}
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ __all__ = [
     "recalibrated",
     "second_centre",
     "step",
+    "weight_noise",
     "whitened",
 ]
 
@@ -302,8 +303,31 @@ def _cleaned(l0: _Floats, E: float) -> _Floats:
     return cleaned
 
 
-def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None = None) -> Point:
-    """Steps B and C: from the noisy second moments, in units of B^2 and 1/N, to A and a first classifier."""
+@dataclass(frozen=True)
+class _Seen:
+    """What the second moments show: eigenvalues l0 and eigenvectors V, and the products b with the labels, noise sb.
+
+    E is the edge of the noise on eigenvalues, l are those without the noise's part, and f is the ridge's 1/(l + ridge).
+    """
+
+    E: float
+    l0: _Floats
+    V: _Floats
+    l: _Floats  # noqa: E741  the note's letter
+    f: _Floats
+    b: _Floats
+    sb: float
+    ym: _Floats
+
+    @property
+    def root(self) -> _Floats:
+        """By what a coordinate along each eigenvector is divided, to be whitened."""
+        roots: _Floats = np.sqrt(self.l + 0.75 * self.E)
+        return roots
+
+
+def _seen(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None) -> _Seen:
+    """Read the noisy second moments, and the sum of labels where there is one."""
     d, sd = plan.study.d, plan.noise_sd(plan.moments(centred=centre.centred) ** 2)
     G, b, ym = _parts(plan, centre, opened, sd)
     sb = sd * centre.h
@@ -315,6 +339,15 @@ def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None 
     l = _cleaned(l0, E)  # noqa: E741  the note's letter
     s = float(plan.strength)
     f = 1 / (l + min(2.0, max(1.0, s / 40)) * (1 if centre.centred else 0.5) * (E + sb * sqrt(d)))
+    return _Seen(E, l0, V, l, f, b, sb, ym)
+
+
+def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None = None) -> Point:
+    """Steps B and C: from the noisy second moments, in units of B^2 and 1/N, to A and a first classifier."""
+    d, s = plan.study.d, float(plan.strength)
+    seen = _seen(plan, centre, opened, labels)
+    E, l0, V, l = seen.E, seen.l0, seen.V, seen.l  # noqa: E741  the note's letter
+    f, b, sb, ym = seen.f, seen.b, seen.sb, seen.ym
     g = V.T @ b
     c = f[:, None] * g
     inner = slice(None) if centre.centred else slice(-1)  # else the largest eigenvalue's direction is the mean
@@ -335,7 +368,7 @@ def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None 
     b0 = np.log(p / (1 - p)) - (1 - 2 * p) / 2 * R2 / (v / 4 * (1 - R2))  # linear discriminant analysis
     if not centre.centred:
         c[-1], b0 = b0 / top, np.zeros(len(v))
-    root = np.sqrt(l + 0.75 * E)
+    root = seen.root
     r = float((l / root**2).sum())
     unsure = not centre.centred and d > 1 and bool(l0[-1] - l0[-2] <= _LEAST_GAP * abs(l0[-1]))
     A, th = (V / root) @ V.T, V @ (root[:, None] * c)
@@ -362,13 +395,7 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     """Step D: from the noisy sum of gradients, in units of C and 1/N, to the next classifier, as one vector."""
     d, m, T, K = plan.study.d, plan.study.outputs, plan.rounds, point.K
     r, spread = _spread(plan, point)
-    p = _logistic(point.b0 + np.outer(_NODES, spread))
-    om = np.ones_like(p)
-    if plan.weighs:  # a record's weight, as in vectors.py, by how far it lies along e
-        longest = np.sqrt(max(r, 1.0) - 1 + (1 + K) * _NODES**2 + K)[:, None]
-        om = np.minimum(1.0, point.C / (np.maximum(p, 1 - p) * longest))
-    w, floor = (_WEIGHTS @ x / _WEIGHTS.sum() for x in (p * (1 - p) * om, om))
-    w = np.maximum(_LEAST_CURVATURE * floor, w)
+    w = _curvature(plan, point, r, spread)
     nu = (point.C * plan.noise_sd(plan.gradient) / w) ** 2 / T  # of all gradients together
     gain, gain1 = _gains(plan, nu, r, K)
     vectors, h, hb = np.split(point.C * opened, [d * m, d * m + m])
@@ -380,6 +407,18 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     if point.centred:
         b0 = np.clip(b0 - gain1 * hb / sqrt(K) / w, -6, 6)
     return np.append(th, b0)
+
+
+def _curvature(plan: Plan, point: Point, r: float, spread: _Floats) -> _Floats:
+    """Return the curvature w of each output's loss in whitened coordinates, for scores with a normal law."""
+    p = _logistic(point.b0 + np.outer(_NODES, spread))
+    om = np.ones_like(p)
+    if plan.weighs:  # a record's weight, as in vectors.py, by how far it lies along e
+        longest = np.sqrt(max(r, 1.0) - 1 + (1 + point.K) * _NODES**2 + point.K)[:, None]
+        om = np.minimum(1.0, point.C / (np.maximum(p, 1 - p) * longest))
+    w, floor = (_WEIGHTS @ x / _WEIGHTS.sum() for x in (p * (1 - p) * om, om))
+    curvature: _Floats = np.maximum(_LEAST_CURVATURE * floor, w)
+    return curvature
 
 
 def _spread(plan: Plan, point: Point) -> tuple[float, _Floats]:
@@ -463,8 +502,10 @@ class Scorer:
         return np.append(self.w.T, self.b)
 
 
-def recalibrated(plan: Plan, scorer: Scorer, opened: _Floats) -> _Floats:
+def recalibrated(plan: Plan, scorer: Scorer, opened: _Floats) -> tuple[_Floats, float]:
     """Step E: from noisy counts, in units of B and 1/N, the released classifier (a w, a b + k) as one vector.
+
+    The second number is the standard deviation of the noise on a, beside a.
 
     A record counts at the two nodes around its log-odds t, under its label. Of the records at a node, a fraction of
     1/(1 + exp(-(a t + k))) should have the label +1. a and k make the counts fit best, with their noise.
@@ -474,15 +515,15 @@ def recalibrated(plan: Plan, scorer: Scorer, opened: _Floats) -> _Floats:
     counts, sd = opened.reshape(m, 2, NODES) * scale, plan.noise_sd(plan.counts) * scale
     counts = counts + (plan.N - counts.sum(axis=(1, 2), keepdims=True)) / (2 * NODES)
     t = scorer.nodes.T
-    a, k, z2 = _fitted(t, counts, sd)
+    _, k, z2, sa = _fitted(t, counts, sd)
     sure = 4 * (1 + log(m)) * max(1.0, (_MANY_TOLD / float(plan.told)) ** 2)  # one of m offsets stands out by chance
     kept = np.maximum(0.0, 1 - sure / np.maximum(z2, _TINY))
-    a, k, _ = _fitted(t, counts, sd, kept * k)
-    return replace(scorer, w=a * scorer.w, b=a * scorer.b + k).released()
+    a, k, _, _ = _fitted(t, counts, sd, kept * k)
+    return replace(scorer, w=a * scorer.w, b=a * scorer.b + k).released(), sa / a
 
 
-def _fitted(t: _Floats, counts: _Floats, sd: float, k: _Floats | None = None) -> tuple[float, _Floats, _Floats]:
-    """Fit a slope a, and offsets k unless they are given; returns a, k, and (k over its sd)^2.
+def _fitted(t: _Floats, counts: _Floats, sd: float, k: _Floats | None = None) -> tuple[float, _Floats, _Floats, float]:
+    """Fit a slope a, and offsets k unless they are given; returns a, k, (k over its sd)^2, and the noise's sd on a.
 
     A node's hits are the noisy number of its records with the label +1, and n that of all its records. Its weight is
     the part of the variance of (hits - p n) that is not noise: so a node counts as much as it tells. The weight takes
@@ -505,7 +546,7 @@ def _fitted(t: _Floats, counts: _Floats, sd: float, k: _Floats | None = None) ->
     J[range(1, 1 + size), range(size)] = free
     prior = np.append(_SLOPE_SD, np.full(size, _OFFSET_SD)) ** -2.0
     middle = np.append(1.0, np.zeros(size) if k is None else k)
-    found, H = middle, np.diag(prior)
+    found, H, p, weight = middle, np.diag(prior), np.zeros_like(t), np.zeros_like(t)
     for _ in range(2):  # with the weights of a = 1, and with those of what was found
         p = _logistic(np.tensordot(found, J, 1) + (0 if free else middle[1:, None]))
         told = expected * np.maximum(p * (1 - p), 1e-12)
@@ -517,7 +558,61 @@ def _fitted(t: _Floats, counts: _Floats, sd: float, k: _Floats | None = None) ->
             H = np.einsum("aoj,oj,boj->ab", J, curvature, J) + np.diag(prior)
             step = np.linalg.solve(H, g)
             found = found + step / (1 + float(np.abs(np.tensordot(step, J, 1)).max()))
-    return float(max(found[0], _LEAST_SLOPE)), found[1:], found[1:] ** 2 / np.diag(np.linalg.inv(H))[1:]
+    inverse = np.linalg.inv(H)
+    moved = np.tensordot(inverse[0], J, 1) * weight  # of a, by each difference of hits and expectation
+    sa = float(np.sqrt((moved**2 * sd**2 * ((1 - p) ** 2 + p**2)).sum()))
+    return float(max(found[0], _LEAST_SLOPE)), found[1:], found[1:] ** 2 / np.diag(inverse)[1:], sa
+
+
+# --- F. The noise on the weights ----------------------------------------------------
+
+
+def weight_noise(
+    plan: Plan,
+    centre: Centre,
+    opened: tuple[_Floats, Labels | None],
+    points: Sequence[Point],
+    found: tuple[Scorer, _Floats, float],
+) -> _Floats:
+    """Return the standard deviation of the noise on each released weight, with two classes; shape (d,).
+
+    The noise of each sum is carried through the steps that follow it, as redraws of all noise around the opened sums
+    would show it if the steps were linear. Along each eigenvector of the second moments, the noise of the first
+    classifier and of each gradient shrinks from step to step: by the part of a step that goes back to where it came
+    from. That part is the gain, times what the records' own spread has in that direction.
+
+    Parameters
+    ----------
+    plan : Plan
+    centre : Centre
+    opened : tuple
+        The second moments, and the labels where there is a sum of them.
+    points : sequence of Point
+        Where each gradient was taken.
+    found : tuple
+        The classifier without slope and offset, the released numbers, and the noise on the slope beside the slope.
+    """
+    seen, T, d = _seen(plan, centre, *opened), plan.rounds, plan.study.d
+    own = np.sqrt(np.maximum(seen.l0, seen.E) ** 2 - seen.E**2) / seen.root**2  # the records' part of the spread
+    # Along the eigenvectors the first classifier is root f b, on a scale that its noise is on as well.
+    ridge, th = seen.root * seen.f, (seen.V.T @ points[0].th)[:, 0]
+    base = ridge * (seen.V.T @ seen.b)[:, 0]
+    scale = float(base @ th) / max(float(base @ base), _TINY)
+    sources, mean = np.zeros((1 + T, d)), np.zeros((1 + T, d))
+    sources[0] = ridge * seen.sb * scale
+    for t, point in enumerate(points):
+        r, spread = _spread(plan, point)
+        one = point.C * plan.noise_sd(plan.gradient) / _curvature(plan, point, r, spread)
+        gain, _ = _gains(plan, one**2 / T, r, point.K)
+        sources *= 1 - gain * own
+        sources[1 + t] = gain * one
+        mean += sources / (T // 2) * (t >= T - T // 2)
+    variances = (points[0].A @ seen.V / centre.R) ** 2 @ (mean**2).sum(axis=0)
+    scorer, released, of_slope = found
+    w = scorer.w[:, 0]
+    a = float(released[:d] @ w) / max(float(w @ w), _TINY)
+    noise: _Floats = np.sqrt(a * a * variances + (of_slope * released[:d]) ** 2)
+    return noise
 
 
 def _log_odds(scores: _Floats) -> _Floats:

@@ -107,6 +107,14 @@ class Plan(SumsPlan):
         return self.plenty and self.study.outputs == 1
 
     @property
+    def tells_noise(self) -> bool:
+        """Whether the run tells how much of each weight is noise: with two classes, a centre, and a last sum.
+
+        Without a last sum, nothing tells how much noise there is in the classifier's length.
+        """
+        return self.looks_for_centre and self.recalibrates and self.study.outputs == 1
+
+    @property
     def parts(self) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
         """The parts of mu^2: of the first mean, the sum after it, the second moments, all gradients, and the counts.
 

@@ -21,6 +21,7 @@ In a *secure sum* Charlie adds up what all parties send, and reads nothing but t
       |<--- PublicNumbers: the classifier, and a grid for its scores -----|   8 (d + 3)
       |     5. one secure sum: noisy counts of scores, by label            |
       |<--- PublicNumbers: the classifier, with slope and offset ---------|   8 (d + 1)
+      |<--- PublicNumbers: the noise on each weight ----------------------|   8 d
 
 0. A share is discrete Gaussian, with a standard deviation that is a constant. So it can be drawn before N is known.
 2. m estimates the mean of all records, and R the radius around it. z = cut(u - m, R)/R is a record from then on; cut
@@ -31,6 +32,8 @@ In a *secure sum* Charlie adds up what all parties send, and reads nothing but t
 4. A record's gradient at (th, b0) is weighted or cut to a length C and rounded. T is 4 or 8.
 5. Scores become log-odds, as :func:`~masquerade_protocols.dp_whitened.estimates.recalibrated` says. Where there is too
    little to go by, there is no such step.
+6. How much of each weight is noise follows from the opened sums, and from the noise that is known to be on them. It is
+   told with two classes, and where there are a centre and a last sum.
 
 With m classes there are m labels, and as many columns of th.
 
@@ -41,6 +44,7 @@ numbers, and :mod:`masquerade_protocols.blocks.masked_sum` the messages of a sec
 ``[crypto] sum = "paillier"`` they are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -66,6 +70,7 @@ from masquerade_protocols.dp_whitened.estimates import (
     recalibrated,
     second_centre,
     step,
+    weight_noise,
     whitened,
 )
 from masquerade_protocols.dp_whitened.public import (
@@ -114,28 +119,37 @@ async def learn(side: Side, plan: Plan) -> Model:
             labels = Labels.of(plan, await side.total("labels", d * m, B, partial(labels_sum, B=B)))
     # 3. Second moments, and what is whitened by them.
     B, length = plan.moments(centred=centre.centred), moments_length(d, m, centred=centre.centred)
-    moments = partial(moments_sum, centre=centre, B=B)
-    opened = await side.total("second moments", length, B**2, moments, products=d * (d - 1) // 2)
-    own = whitened(plan, centre, opened, labels)
+    products = partial(moments_sum, centre=centre, B=B)
+    moments = await side.total("second moments", length, B**2, products, products=d * (d - 1) // 2)
+    own = whitened(plan, centre, moments, labels)
     point = Point.of(await side.agree(own.numbers(), unsure=own.unsure), d, centred=centre.centred)
     # 4. Gradients.
     await side.stage("rounds")
     iterates: list[_Floats] = []
+    points = [point]
     for t in range(plan.rounds):
         B, length = plan.gradient, gradient_length(d, m, centred=centre.centred)
         gradient = partial(gradient_sum, centre=centre, point=point, B=B, weighted=plan.weighs)
         opened = await side.total(f"gradient {t}", length, B, gradient)
         iterates.append(await side.agree(step(plan, point, opened)))
         point = point.at(iterates[-1])
+        points.append(point)
         await side.progress(t + 1, plan.rounds)
     # 5. Slope and offset, and the classifier.
     scorer = Scorer.of(await side.agree(classifier(plan, centre, point, iterates)), d, m)
-    released = scorer.released().tolist()
+    released, of_slope = scorer.released(), 0.0
     if plan.recalibrates:
         B = plan.counts
         opened = await side.total("score counts", counts_length(m), B, partial(counts_sum, scorer=scorer, B=B))
-        released = (await side.agree(recalibrated(plan, scorer, opened))).tolist()
-    return Model(tuple(released[:-m]), None, offset=tuple(released[-m:]), published=published)
+        numbers, of_slope = recalibrated(plan, scorer, opened)
+        released = await side.agree(numbers)
+    # 6. The noise on each weight.
+    if plan.tells_noise:
+        noise = weight_noise(plan, centre, (moments, labels), points[:-1], (scorer, released, of_slope))
+        noise = await side.agree(noise, unsure=own.unsure)
+        published = replace(published, weight_noise=tuple(noise.tolist()))
+    weights = released.tolist()
+    return Model(tuple(weights[:-m]), None, offset=tuple(weights[-m:]), published=published)
 
 
 # --- The parties --------------------------------------------------------------------

@@ -243,6 +243,13 @@ def _checked(both: _Everything, study: Study, labels: Sequence[str], accept: Col
     return columns
 
 
+def _at_least(dealt: int, both: _Everything) -> int:
+    """Return how many records a file needs, of which so many are left once a test set is held out."""
+    return (
+        dealt if both.tests is not None else next(n for n in range(dealt, 2 * dealt) if n - -(-n // _HELD_OUT) >= dealt)
+    )
+
+
 def _dealt_out(
     both: _Everything, dealing: Dealing, study: Study | None, rows: Sequence[int], labels: Sequence[str]
 ) -> tuple[dict[str, list[int]], tuple[str, ...]]:
@@ -264,10 +271,13 @@ def _dealt_out(
     K = dealing.parties or (study.K if study is not None else _PARTIES)
     fewest = study.study.min_records if study is not None else _FEWEST
     if len(rows) < K * fewest:
+        fit = len(rows) // fewest
         raise BadInput(
             f"{both.dealt.source} has {counted(len(rows), 'record')} to deal out, too few for {K} parties with "
             f"{fewest} or more each",
-            "ask for fewer with --parties, or add records",
+            f"ask for {fit} with --parties {fit}, or add records"
+            if fit > 1
+            else f"add records: a demonstration needs {_at_least(2 * fewest, both)} or more",
         )
     known = study.names if study is not None and study.K == K else party_names(K, "site")
     groups = {name: list(rows[j::K]) for j, name in enumerate(known)}

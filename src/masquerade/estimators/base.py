@@ -8,7 +8,7 @@ from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -20,8 +20,9 @@ from masquerade.estimators.family import Family, warn_of_a_search
 from masquerade.estimators.labels import label_of, targets_of
 from masquerade.estimators.ranges import features_of
 from masquerade.estimators.records import Records, read_records
-from masquerade.estimators.studies import AUXILIARY_FILE, Public, Shape, draft_of, parsed, write_new
-from masquerade.estimators.warned import PrivacyLeakWarning, refusing
+from masquerade.estimators.studies import AUXILIARY_FILE, Penalty, Public, Shape, draft_of, parsed, write_new
+from masquerade.estimators.units import in_units
+from masquerade.estimators.warned import PrivacyLeakWarning, refuse_weights, refusing
 from masquerade.simulation import WATERMARK, Simulation, simulate
 from masquerade_core.data.schema import Covariates, Dataset, Encoder
 from masquerade_core.learning.losses import LOGISTIC
@@ -61,8 +62,8 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     levels : mapping, optional
         The public levels of columns of categories, by the column's name; read off the records where left out.
     regularization : float, optional
-        Lambda of the penalty (Lambda/2) |w|^2 on the mean loss, or the protocol's own. ``LogisticRegression`` has
-        C = 1/(n Lambda).
+        Lambda of the penalty (Lambda/2) |w|^2 on the mean loss. ``LogisticRegression`` has C = 1/(n Lambda). Left out,
+        it follows from the numbers that each class names; without such a rule it is that of a new study.
     loss : {"logistic", "smoothed-hinge", "sigmoid"}
         Only the logistic one has ``predict_proba``.
     intercept : bool
@@ -95,6 +96,11 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The outcome.
     weights_ : ndarray, shape (1 or C, d)
         In the order of ``study_.coordinates``; of a regression, in that of ``study_.covariates``.
+    coef_, intercept_ : ndarray, shape (1 or C, p) and (1 or C,)
+        The same weights in the columns' own units, without the constant coordinate. A column of numbers has one
+        coefficient, a column of categories one for each level, so p is ``n_features_in_`` where all are numbers.
+    coef_names_ : list of str
+        The names of the p coefficients.
     parties_ : ndarray of str, shape (n,)
         Each record's party, by its name in the study.
     party_labels_ : dict of str to str
@@ -120,25 +126,31 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _section: ClassVar[tuple[str, ...]] = ()
     """Which parameters stand in the study's ``[protocol]``."""
 
+    _penalty: ClassVar[Penalty | None] = None
+    """How Lambda follows where ``regularization`` is None; that of a new study where this is None too."""
+
     _several: ClassVar[bool] = False
     """Whether it learns more than two classes."""
 
     _noisy: ClassVar[bool] = True
     """Whether noise may spoil the model: then scikit-learn's checks ask for no good scores."""
 
-    def fit(self, X: Any, y: Any = None, parties: Any = None, n_parties: int | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, parties: Any = None, n_parties: int | None = None, **others: Any) -> Self:
         """Simulate the protocol on these records.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame, shape (n, d)
-            A frame's columns of text, categories and truth values are categories. Missing numbers are refused.
+            A frame is one of pandas or Polars, or a table of pyarrow. Its columns of text, categories and truth values
+            are categories. Missing numbers are refused.
         y : array-like, shape (n,)
             Labels. The larger of two counts as positive.
         parties : array-like, shape (n,), optional
             The owner of each record. Left out, the records are dealt at random.
         n_parties : int, optional
             To how many parties they are dealt; the parameter of this name if None.
+        **others
+            Nothing else is taken; ``sample_weight`` is refused with the reason.
 
         Returns
         -------
@@ -149,6 +161,7 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ValueError
             The records or the settings cannot be used as they are.
         """
+        refuse_weights(others)
         name = getattr(y, "name", None)
         records = read_records(self, X, y, fitting=True)
         seed = self._seed()
@@ -174,6 +187,7 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             label=label,
             parties=names,
             fewest=max(2, min(len(own) for own in rows)),
+            records=records.n,
             auxiliary=None if public is None else public.named,
         )
         text = self._study_text(shape)
@@ -209,7 +223,7 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _study_text(self, shape: Shape) -> str:
         settings = self.get_params(deep=False)
         section = {key: settings[key] for key in self._section}
-        return draft_of(self._protocol, settings, section, shape).to_toml()
+        return draft_of(self._protocol, settings, section, shape, self._penalty).to_toml()
 
     def study_for(self, shape: Shape) -> Study:
         """Return the study that a fit with these settings would simulate, for records of this shape.
@@ -227,6 +241,31 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         shape: Shape = self._shape
         return shape
+
+    @property
+    def coef_(self) -> _Array:
+        """The coefficients, shape (1 or C, p): how far a score moves for one unit of a column, or for a level.
+
+        A record's vector is divided by its length where that is more than 1. So a score is (X coef_' + intercept_) /
+        length, plus the offset that ``simulation_.model`` has with some protocols. Numbers outside their bounds count
+        as the bounds.
+        """
+        return self._in_units()[0]
+
+    @property
+    def intercept_(self) -> _Array:
+        """What the same scores are where every number is 0 and no level applies, shape (1 or C,)."""
+        return self._in_units()[1]
+
+    @property
+    def coef_names_(self) -> list[str]:
+        """The names of the coefficients: those of the columns, and ``column=level`` for categories."""
+        check_is_fitted(self)
+        return [name for feature in self.study_.features for name in feature.coordinates]
+
+    def _in_units(self) -> tuple[_Array, _Array]:
+        check_is_fitted(self)
+        return in_units(self.weights_, self.study_.features, intercept=self.study_.model.intercept)
 
     def _seed(self) -> int | None:
         """Return the simulation's seed; None for the operating system's randomness."""
@@ -286,6 +325,18 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.column_stack([1 - positive, positive])
         probabilities: _Array = softmax(scores, axis=1)
         return probabilities
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
+    def predict_log_proba(self, X: Any) -> _Array:
+        """Return the logarithm of each class's probability, in the order of ``classes_``, shape (n, C).
+
+        It is finite where the probability itself is rounded to 0.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([-np.logaddexp(0, scores), -np.logaddexp(0, -scores)])
+        logarithms: _Array = log_softmax(scores, axis=1)
+        return logarithms
 
     def to_study(self, path: Path | str | None = None) -> str:
         """Return the study that the same thing would be between machines, as commented TOML.

@@ -71,6 +71,14 @@ class DPGLM(SimulatedClassifier):
         """Their standard errors, the noise counted."""
         return self._numbers("se")
 
+    @property
+    def coef_names_(self) -> list[str]:
+        """The names of ``coef_``, in treatment coding: the first level of a column has no coefficient."""
+        return self.names_[1:]
+
+    def _in_units(self) -> tuple[_Array, _Array]:
+        return self.params[None, 1:], self.params[:1]
+
     def conf_int(self) -> _Array:
         """Return the limits of the 95 % intervals, shape (p + 1, 2)."""
         return np.column_stack((self._numbers("low"), self._numbers("high")))

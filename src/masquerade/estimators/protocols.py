@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from masquerade.estimators.base import SimulatedClassifier
+from masquerade.estimators.studies import AgainstNoise, Penalty, beside_noise
 
 __all__ = [
     "PSGD",
@@ -55,6 +56,9 @@ class DPGradientDescent(SimulatedClassifier):
 class LocalAggregation(SimulatedClassifier):
     """``local-aggregation``: the mean of the parties' own classifiers, with noise (Pathak, Rane and Raj 2010).
 
+    Left out, ``regularization`` is 3 sqrt(d)/(N epsilon), with d coordinates and N records at least, as all parties
+    together have.
+
     Parameters
     ----------
     noise : {"laplace", "l2"}, optional
@@ -74,6 +78,7 @@ class LocalAggregation(SimulatedClassifier):
     key_bits: int = 2048
 
     _protocol: ClassVar[str] = "local-aggregation"
+    _penalty: ClassVar[Penalty | None] = AgainstNoise(3.0)
     _section: ClassVar[tuple[str, ...]] = ("noise", "scale", "weights")
 
 
@@ -85,12 +90,15 @@ class _InRounds(SimulatedClassifier):
     a: float | None = None
     t0: float | None = None
 
+    _penalty: ClassVar[Penalty | None] = staticmethod(beside_noise)
     _section: ClassVar[tuple[str, ...]] = ("rounds", "a", "t0")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PSGD(_InRounds):
     """``psgd``: rounds of noisy gradients over all records (Rajkumar and Agarwal 2012).
+
+    Left out, ``regularization`` is 1e-4, as for ``dp-gd``: the noise does not depend on it.
 
     Parameters
     ----------
@@ -107,6 +115,8 @@ class PSGD(_InRounds):
 class NoisyGradient(_InRounds):
     """``noisy-gradient``, which its paper rejects because every round costs epsilon: for comparisons with ``PSGD``.
 
+    Left out, ``regularization`` is that of :class:`PSGD`.
+
     Parameters
     ----------
     rounds, a, t0
@@ -120,6 +130,8 @@ class NoisyGradient(_InRounds):
 class DecayingBudget(_InRounds):
     """``decaying-budget``, which its paper rejects because late rounds are all noise: for comparisons with ``PSGD``.
 
+    Left out, ``regularization`` is that of :class:`PSGD`.
+
     Parameters
     ----------
     rounds, a, t0
@@ -132,6 +144,8 @@ class DecayingBudget(_InRounds):
 @dataclass(eq=False, repr=False, kw_only=True)
 class InputNoiseSGD(SimulatedClassifier):
     """``input-noise``: each party trains on noisy copies of its records (Bixler). One party alone is possible.
+
+    Left out, ``regularization`` is 1e-4, as for ``dp-gd``: the noise does not depend on it.
 
     Parameters
     ----------
@@ -161,6 +175,7 @@ class InputNoiseSGD(SimulatedClassifier):
     learning_rate: float | None = None
 
     _protocol: ClassVar[str] = "input-noise"
+    _penalty: ClassVar[Penalty | None] = staticmethod(beside_noise)
     _section: ClassVar[tuple[str, ...]] = (
         "alpha",
         "noise",
@@ -176,6 +191,8 @@ class InputNoiseSGD(SimulatedClassifier):
 @dataclass(eq=False, repr=False, kw_only=True)
 class WeightedDP(SimulatedClassifier):
     """``weighted-dp``: the mean of classifiers that each party learns under noise of its own (Kang, Liu and Wang).
+
+    Left out, ``regularization`` is 1e-4, as for ``dp-gd``: the noise does not depend on it.
 
     Parameters
     ----------
@@ -198,4 +215,5 @@ class WeightedDP(SimulatedClassifier):
     smallest_part: float | None = None
 
     _protocol: ClassVar[str] = "weighted-dp"
+    _penalty: ClassVar[Penalty | None] = staticmethod(beside_noise)
     _section: ClassVar[tuple[str, ...]] = ("rounds", "learning_rate", "c", "weights", "smallest_part")

@@ -76,7 +76,7 @@ def text_of(value: Any) -> str:
 
 
 def read_records(estimator: Any, X: Any, y: Any = None, *, fitting: bool) -> Records:
-    """Read records as ``fit`` and ``predict`` get them: an array, a sparse matrix, or a frame of pandas or Polars.
+    """Read records as ``fit`` and ``predict`` get them: an array, a sparse matrix, a frame or a table of pyarrow.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def _dense(X: Any) -> NDArray[Any]:
 
 def _from_frame(estimator: Any, frame: Any, y: Any, *, fitting: bool) -> Records:
     note_columns(estimator, frame, reset=fitting)
-    labels = list(frame.columns)
+    labels = list(getattr(frame, "column_names", frame.columns))  # the columns of a table of pyarrow are no names
     names = [str(label) for label in labels]
     if len(set(names)) < len(names):
         raise InvalidInput("two columns of the frame have the same name; give each column a name of its own")

@@ -8,7 +8,7 @@ from typing import Any
 from masquerade.pages.privacy import Observer, held, observers
 from masquerade.pages.reading import Run
 from masquerade_core.privacy.expectation import PROMISES, Verdict
-from masquerade_core.privacy.several_records import PARTY, PERSON
+from masquerade_core.privacy.several_records import PARTY
 from masquerade_core.privacy.statement import NOT_PROMISED
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted, listed
@@ -52,7 +52,7 @@ class Board:
         How good the result is; empty where nothing is known.
     learned : tuple of Observer
     about : str
-        Whose data the guess is about: "one person", or one record.
+        Whose data the guess is about: "one record", or "one person" where the study says that a person has several.
     chance : str
         For how many in a million the promise may fail; empty where it never does.
     limits : tuple of str
@@ -119,7 +119,7 @@ def board_of_run(run: Run, entry: Protocol | None, audit: Mapping[str, Any] | No
         done=tuple(_done(run, entry)),
         good=_good(result, entry),
         learned=learned,
-        about="one person" if per_person == 1 or any(row["unit"] == PERSON for row in rows) else "one record",
+        about="one record" if per_person == 1 else "one person",
         chance=chance(rows),
         limits=limits(rows, learned, audit),
         agreed=tuple(_agreed(run)),
@@ -148,7 +148,7 @@ def board_of_study(
         done=(who, _LEAVES + (_WILL_NOISE if study.proven else ""), records),
         good=_HOPES[expected.verdict] if expected else "",
         learned=learned,
-        about="one person" if per_person == 1 or any(row["unit"] == PERSON for row in rows) else "one record",
+        about="one record" if per_person == 1 else "one person",
         chance=chance(rows),
         limits=limits(rows, learned, audit),
         agreed=(),

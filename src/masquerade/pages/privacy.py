@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from masquerade_core.privacy.several_records import PARTY, PERSON
+from masquerade_core.privacy.several_records import ABSURD, PARTY, PERSON, group_bound
 from masquerade_core.privacy.statement import NOT_PROMISED, odds
 
 __all__ = ["Axis", "Observer", "View", "common", "guess", "held", "observers", "views"]
@@ -136,7 +136,7 @@ def guess(epsilon: float) -> str:
 
 @dataclass(frozen=True)
 class Observer:
-    """Somebody who looks, and how sure a guess about one person can become.
+    """Somebody who looks, and how sure a guess about one record, or about one person, can become.
 
     Parameters
     ----------
@@ -178,15 +178,14 @@ _OBSERVERS = (
 
 
 def observers(rows: Sequence[Row], records_per_person: int = 1) -> list[Observer]:
-    """Return how much each observer may learn about one person at most; the promise about the worst view counts.
+    """Return how much each observer may learn at most; the promise about the worst view counts.
 
     Parameters
     ----------
     rows : sequence of mapping
         Of a statement.
     records_per_person : int
-        How many records of one person there may be. With more than one, the rows about a person count where there are
-        any.
+        How many records of one person there may be. With more than one, all of a person's records count together.
     """
     own = list(_about_one_person(rows, records_per_person))
     found = [_worst(name, [row for row in own if seen(str(row["view"]))]) for name, seen in _OBSERVERS]
@@ -198,10 +197,25 @@ def observers(rows: Sequence[Row], records_per_person: int = 1) -> list[Observer
 
 
 def _about_one_person(rows: Sequence[Row], records_per_person: int) -> Iterator[Row]:
-    """Yield the rows about all data of a person: those about a party cover it, as do those about a record, if alone."""
-    units = {PERSON, PARTY} if records_per_person > 1 and any(r["unit"] == PERSON for r in rows) else {"record", PARTY}
-    about_party = [row for row in rows if row["unit"] == PARTY and "all records of one" in str(row["view"])]
-    yield from (row for row in rows if row["unit"] in units and row not in about_party)
+    """Yield a row of each view about all records of a person.
+
+    Rows about a party cover them. Where the statement has no row about a person for a view, what is proved of one
+    record bounds what is proved of several (:func:`~masquerade_core.privacy.several_records.group_bound`).
+    """
+    persons = [row for row in rows if row["unit"] == PERSON]
+    for row in rows:
+        if row["unit"] == PARTY and "all records of one" not in str(row["view"]):
+            yield row
+        elif row["unit"] == "record":
+            own = next((other for other in persons if str(other["view"]).startswith(f"{row['view']}, ")), None)
+            yield row if records_per_person == 1 else own or _of_several(row, records_per_person)
+
+
+def _of_several(row: Row, size: int) -> Row:
+    """Return a row about so many records, from one about a single record."""
+    bound = group_bound(float(row["epsilon"]), float(row["delta"]), size) if held(row) else None
+    epsilon, delta = bound if bound is not None and bound[0] <= ABSURD else (None, None)
+    return {**row, "epsilon": epsilon, "delta": delta}
 
 
 def _worst(name: str, rows: Sequence[Row]) -> Observer | None:

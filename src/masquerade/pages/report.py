@@ -15,7 +15,7 @@ from masquerade.pages.talk import talk_of
 from masquerade.pages.weights import forest, learned
 from masquerade.statement_view import documentation, flags
 from masquerade_core.errors import BadInput, MasqueradeError
-from masquerade_protocols import Protocol, entry_named
+from masquerade_protocols import Protocol, WeightNoise, entry_named
 
 __all__ = ["NOT_PROVED", "report_page"]
 
@@ -70,6 +70,8 @@ def _page(run: Run, audit: Mapping[str, Any] | None, pictures: Sequence[Picture]
     published = run.result.get("published") or {}
     known = entry.weight_noise if entry else None
     noise = known(run.study, published.get("records")) if known and run.study and run.model else None
+    if published.get("weight_noise"):
+        noise = WeightNoise(tuple(published["weight_noise"]))
     explanation = entry.explain(run.study) if entry and run.study and not entry.baseline else None
     baseline = entry is not None and entry.baseline
     context = {

@@ -97,17 +97,20 @@ def learned(model: SavedModel, noise: WeightNoise | None) -> list[Learned]:
     sd = None if noise is None else noise.sd
     found = []
     for i, label in enumerate(labels):
-        weights = tuple(_weights(model.encoder.features, model.weights[i * d : (i + 1) * d], sd, model.encoder.names))
+        mine = slice(i * d, (i + 1) * d)
+        sds = sd[mine] if isinstance(sd, tuple) else (sd,) * d
+        weights = tuple(_weights(model.encoder.features, model.weights[mine], sds, model.encoder.names))
         reach = max((abs(w.pull) + 2 * (w.noise or 0.0) for w in weights if w.coordinate != INTERCEPT), default=1.0)
         found.append(Learned(label, weights, reach or 1.0, model.offset[i] if model.offset else None))
     return found
 
 
 def _weights(
-    features: Sequence[Feature], weights: Sequence[float], sd: float | None, names: Sequence[str]
+    features: Sequence[Feature], weights: Sequence[float], sds: Sequence[float | None], names: Sequence[str]
 ) -> Iterator[Weight]:
     columns = [(feature, name) for feature in features for name in feature.coordinates]
-    for (feature, name), released in zip(columns, weights, strict=False):
+    told = list(zip(weights, sds, strict=True))
+    for (feature, name), (released, sd) in zip(columns, told, strict=False):
         ranged = feature.levels is None and feature.edges is None
         # From its least to its largest value a number goes from -1 to 1; a level or a bin goes from 0 to 1.
         width = 2.0 if ranged else 1.0
@@ -126,7 +129,7 @@ def _weights(
             per_unit_noise=None if unit is None or sd is None else unit * sd,
         )
     if len(names) > len(columns):
-        yield Weight(INTERCEPT, weights[-1], "always 1", weights[-1], sd, None, None)
+        yield Weight(INTERCEPT, weights[-1], "always 1", weights[-1], sds[-1], None, None)
 
 
 # --- Coefficients with intervals ----------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -59,6 +60,11 @@ def _graph(known: dict[str, Path]) -> Graph:
     return {name: set(_imported(path, known)) for name, path in known.items()}
 
 
+@cache
+def _program() -> Graph:
+    return _graph(MODULES)
+
+
 def _circle(graph: Graph) -> list[str]:
     """Return a circle of imports, if there is any."""
     try:
@@ -70,7 +76,7 @@ def _circle(graph: Graph) -> list[str]:
 
 
 def test_no_imports_run_in_a_circle() -> None:
-    assert _circle(_graph(MODULES)) == []
+    assert _circle(_program()) == []
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:
@@ -120,7 +126,7 @@ def test_an_import_of_the_laboratory_is_found_wherever_it_stands(tmp_path: Path,
 
 def test_the_engine_of_reproductions_knows_no_paper() -> None:
     engine = f"{LABORATORY}.reproduce.engine"
-    used = {name: imports for name, imports in _graph(MODULES).items() if name.startswith(engine)}
+    used = {name: imports for name, imports in _program().items() if name.startswith(engine)}
     assert len(used) > 1  # the folder is where this test looks for it
     inside = {name for imports in used.values() for name in imports if name.startswith(LABORATORY)}
     assert [name for name in inside if not name.startswith(engine)] == []
@@ -128,7 +134,7 @@ def test_the_engine_of_reproductions_knows_no_paper() -> None:
 
 def test_no_protocol_leans_on_another() -> None:
     leaning = []
-    for name, imports in _graph(MODULES).items():
+    for name, imports in _program().items():
         own = name.split(".")
         protocol = own[0] == "masquerade_protocols" and own[-1] != "registry"
         if len(own) > 2 and (protocol or own[1] == "baselines"):
@@ -139,7 +145,7 @@ def test_no_protocol_leans_on_another() -> None:
 
 def test_blocks_serve_more_than_one() -> None:
     """A block that one protocol alone uses belongs into that protocol's folder."""
-    graph = _graph(MODULES)
+    graph = _program()
     for block in (name for name in MODULES if name.startswith("masquerade_protocols.blocks.")):
         users = {name.split(".")[1] for name, imports in graph.items() if block in imports}
         assert "blocks" in users or len(users) > 1, block

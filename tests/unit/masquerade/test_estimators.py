@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -231,6 +232,46 @@ def test_at_a_huge_epsilon_whitening_does_as_well_as_logistic_regression() -> No
     assert fitted.score(X, y) > best - 0.01 > 0.9
 
 
+# --- In the columns' units ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [Pooled(), Pooled(intercept=False), DPWhitened(), GOP(epsilon=9)], ids=_by_name)
+def test_coefficients_in_the_columns_units_give_the_scores(estimator: SimulatedClassifier) -> None:
+    X, y, parties = _frame()
+    fitted = _public(estimator).fit(X, y, parties=parties)
+    cells = {"age": X["age"], "dose": X["dose"]}
+    cells |= {f"ward={level}": X["ward"] == level for level in LEVELS["ward"]}
+    cells |= {f"smokes={level}": X["smokes"].astype(str).str.lower() == level for level in ("false", "true")}
+    assert fitted.coef_names_ == list(cells)
+    scores = pd.DataFrame(cells).to_numpy(dtype=float) @ fitted.coef_.T + fitted.intercept_
+    # age and dose lie between -1 and 1, a ward and an answer are 1, and so is the constant.
+    squares = ((X["age"] - 50) / 50) ** 2 + X["dose"] ** 2 + 2 + fitted.intercept
+    offset = np.array(fitted.simulation_.model.offset or (0.0,))
+    expected = scores / np.sqrt(squares.to_numpy())[:, None] + offset
+    assert expected[:, 0] == pytest.approx(fitted.decision_function(X), abs=1e-12)
+    assert fitted.coef_.shape == (1, 7)
+    assert fitted.intercept_.shape == (1,)
+
+
+def test_each_class_has_coefficients_for_each_column() -> None:
+    X, y = _numbers(600)
+    three = np.array(["low", "middle", "high"])[y + (X[:, 0] > 0.5)]
+    fitted = Pooled(bounds=(-4, 2)).fit(X, three)
+    scores = X @ fitted.coef_.T + fitted.intercept_
+    assert (fitted.coef_.shape, fitted.intercept_.shape) == ((3, fitted.n_features_in_), (3,))
+    assert fitted.classes_[scores.argmax(axis=1)].tolist() == fitted.predict(X).tolist()
+
+
+def test_coefficients_of_short_records_are_scikit_learns() -> None:
+    X, y = _numbers(400)
+    short = X / 2  # no record is longer than 1, so that none is divided by its length
+    ours = Pooled(bounds=(-1, 1), intercept=False).fit(short, y)
+    Lambda = ours.study_.model.regularization
+    theirs = LogisticRegression(C=1 / (len(y) * Lambda), fit_intercept=False, tol=1e-10, max_iter=5000).fit(short, y)
+    assert ours.coef_ == pytest.approx(theirs.coef_, rel=1e-4)
+    assert ours.intercept_.tolist() == [0.0]
+
+
 # --- Columns, owners and labels ----------------------------------------------------
 
 
@@ -252,6 +293,32 @@ def test_columns_of_nullable_numbers_and_of_categories_are_read() -> None:
 
 def _weights(X: Any, y: Any, parties: Any) -> Any:
     return _public(Pooled()).fit(X, y, parties=parties).weights_.tolist()
+
+
+def test_a_table_of_pyarrow_gives_the_model_of_the_frame() -> None:
+    X, y, parties = _frame()
+    table = pa.Table.from_pandas(X, preserve_index=False)
+    coded = table.set_column(2, "ward", table["ward"].dictionary_encode())
+    frame = _public(Pooled()).fit(X, y, parties=parties)
+    for records in (table, coded):
+        fitted = _public(Pooled()).fit(records, pa.array(list(y)), parties=pa.array(parties))
+        assert fitted.weights_.tolist() == frame.weights_.tolist()
+        assert fitted.predict(records).tolist() == frame.predict(X).tolist()
+        assert list(fitted.feature_names_in_) == list(X.columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        frame.predict(table.select(["dose", "age", "ward", "smokes"]))
+    missing = table.set_column(0, "age", pa.array([None, *X["age"].tolist()[1:]]))
+    with pytest.raises(ValueError, match="contains NaN"):
+        frame.predict(missing)
+
+
+def test_weights_of_records_are_refused_with_the_reason() -> None:
+    X, y = _numbers(60)
+    with raises(ValueError, "weights_of_records"):
+        Pooled(bounds=(-1, 1)).fit(X, y, sample_weight=np.ones(60))
+    Pooled(bounds=(-1, 1)).fit(X, y, sample_weight=None)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        Pooled(bounds=(-1, 1)).fit(X, y, weights=np.ones(60))
 
 
 def test_an_unknown_level_counts_as_the_missing_one_and_with_refuse_it_is_an_error() -> None:
@@ -352,6 +419,18 @@ def test_only_the_logistic_loss_has_probabilities() -> None:
     assert hinge.score(X, y) > 0.9
 
 
+def test_logarithms_of_probabilities_are_finite_where_the_probabilities_are_rounded_to_zero() -> None:
+    X, y = _numbers(600)
+    three = np.array(["low", "middle", "high"])[y + (X[:, 0] > 0.5)]
+    for labels in (y, three):
+        fitted = Pooled(bounds=(-1, 1)).fit(X, labels)
+        assert np.exp(fitted.predict_log_proba(X)) == pytest.approx(fitted.predict_proba(X), abs=1e-12)
+        fitted.simulation_.model.__dict__["weights"] = tuple(1e4 * fitted.weights_.ravel())
+        assert (fitted.predict_proba(X) == 0).any()
+        assert np.isfinite(fitted.predict_log_proba(X)).all()
+    assert not hasattr(Pooled(loss="smoothed-hinge"), "predict_log_proba")
+
+
 def test_each_party_may_vote_with_any_classifier() -> None:
     X, y = _numbers(400)
     ring = (np.linalg.norm(X[:, :2], axis=1) > 0.75).astype(int)
@@ -398,6 +477,9 @@ def test_public_bounds_are_no_leak_and_may_be_given_in_three_forms() -> None:
         ({"levels": {"x9": ["a"]}}, ("unknown_columns", "levels", "'x9'", ...)),
         ({"epsilon": -1.0}, ("key_out_of_range", "[privacy] epsilon", "-1.0", "greater than", 0)),
         ({"epsilon": "1"}, ("setting_no_number", "epsilon", "'1'")),
+        ({"epsilon": float("inf")}, ("setting_not_finite", "epsilon", "inf")),
+        ({"epsilon": float("inf")}, ("noise_none_wanted",)),
+        ({"regularization": float("nan")}, ("setting_not_finite", "regularization", "nan")),
         ({"calibration": "paper"}, ("no_such_calibration", "'paper'", "dp-gd")),
         ({"n_parties": 1}, ("one_party_alone", "dp-gd")),
         ({"n_parties": 0}, ("parties_not_counted", 0)),

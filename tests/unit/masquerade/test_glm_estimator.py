@@ -70,6 +70,16 @@ def test_estimates_are_those_of_a_fit_without_noise_within_their_intervals(famil
         assert found.score(frame, y) == pytest.approx(oracle.score(covariates[:, 1:], y), abs=0.02)
 
 
+@pytest.mark.parametrize("family", ["logistic", "linear"])
+def test_coef_and_intercept_are_the_estimates_and_give_the_scores(family: str) -> None:
+    frame, covariates = _frame(12_000)
+    found = _fitted(family)
+    assert found.coef_names_ == ["age", "sex=m", "stage=ii", "stage=iii"]
+    scores = covariates @ np.concatenate((found.intercept_, found.coef_[0]))
+    wanted = found.decision_function(frame) if family == "logistic" else found.predict(frame)
+    assert scores == pytest.approx(wanted, abs=1e-6)
+
+
 def test_the_summary_has_a_line_for_each_coefficient() -> None:
     found = _fitted("logistic")
     lines = [line.split() for line in found.summary().splitlines()]

@@ -406,6 +406,22 @@ def test_a_demonstration_learns_from_no_column_that_looks_like_a_mistake(
     assert [f.name for f in accepted] == ["age", "dose", column]
 
 
+@pytest.mark.parametrize(
+    ("records", "parties", "hint"),
+    [(49, 5, "50 or more"), (49, 2, "50 or more"), (60, 5, "--parties 2"), (100, 5, "--parties 4")],
+)
+def test_who_has_too_few_records_is_told_how_many_would_do(
+    tmp_path: Path, records: int, parties: int, hint: str
+) -> None:
+    file = _table(tmp_path / "all.csv", age=lambda i: 20 + i % 40)
+    file.write_text("\n".join(file.read_text().splitlines()[: records + 1]) + "\n")
+    with pytest.raises(BadInput) as caught:
+        own_cohort(file, Dealing(parties=parties), label=ILL)
+    assert hint in str(caught.value.hint)
+    if "--parties" in hint:  # what is advised works
+        assert own_cohort(file, Dealing(parties=int(hint[-1])), label=ILL).parties
+
+
 def test_decimal_commas_are_read_as_such_and_this_is_said(tmp_path: Path) -> None:
     plain = own_cohort(_table(tmp_path / "plain.csv"), Dealing(parties=2), label=ILL)
     comma = _table(tmp_path / "comma.csv", dose=lambda i: str(i % 37 / 8).replace(".", ","))

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.protocol_helpers import make_data, make_study
 from tests.report_helpers import HOSTILE, NAMES, Read, field_of, make_world, run_to
 from tests.statement_studies import studies
 from tests.summary_helpers import dealt, summary_study
+from tests.whitened_helpers import whitened_study
 
 PROTOCOLS = ("dp-gd", "dp-whitened", "local-aggregation", "vote")
 
@@ -147,8 +149,23 @@ def test_the_noise_on_a_weight_is_that_of_the_sum_and_bars_stand_where_it_is_kno
         _drawn(runs["local-aggregation"], "whisker") == 3 * 6
     )  # three lines for each of six coordinates but the constant
     assert _drawn(runs["dp-gd"], "whisker") == 3 * 6
+    assert _drawn(runs["dp-whitened"], "whisker") == 0  # too few records for a last sum
     assert _drawn(runs["vote"], "whisker") == _drawn(runs["vote"], "pulls") == 0
     assert says(Read(_page(runs["vote"] / "charlie")).text, "noise_on_weight_unknown")
+
+
+def test_a_bar_is_grey_where_its_noise_interval_crosses_zero(runs: dict[str, Path]) -> None:
+    """A run tells the noise on each weight, the constant's last: of 7 coordinates, 6 have a bar."""
+    run = read_run(runs["dp-whitened"] / "north")
+    assert run.model is not None
+    for wide in range(7):
+        sizes = sorted(abs(w) / 2 for w in run.model.weights[:6])
+        sd = [0.5 * sizes[0], *[(a + b) / 2 for a, b in pairwise(sizes)], 2 * sizes[-1]][wide]
+        published = {**run.result["published"], "weight_noise": [sd] * 7}
+        tags = Read(report_page(replace(run, result={**run.result, "published": published}))).tags
+        found = [tag.get("class") for _, tag in tags]
+        assert (found.count("lost"), found.count("up") + found.count("down")) == (wide, 6 - wide)
+        assert found.count("whisker") == 3 * 6
 
 
 def _drawn(root: Path, kind: str) -> int:
@@ -350,6 +367,28 @@ def test_there_is_a_page_for_signature_of_every_protocol_and_what_is_bare_is_sai
         text = Read(page[: page.index('<div class="reference">')]).text
         seen = observers([row.to_json() for row in statement_of(study)], study.study.records_per_person)
         assert (says(text, "nothing_proved_against", ...)) == any(one.percent is None for one in seen)
+
+
+def test_with_several_records_of_a_person_all_bars_are_there_each_with_a_proved_bound() -> None:
+    """The bounds of group privacy, computed here by another way: record after record."""
+    study = whitened_study(5, 4)
+    text = study.to_toml()
+    four = Study.parse(text.replace("records_per_person = 1", "records_per_person = 4"), in_memory=True)
+    assert four.study.records_per_person == 4
+    one, several = ([row.to_json() for row in statement_of(each)] for each in (study, four))
+    alone, together = observers(one), observers(several, 4)
+    assert [observer.name for observer in together] == [observer.name for observer in alone]
+    (person,) = [row for row in several if row["unit"] == "person"]
+    assert together[0].epsilon == person["epsilon"]
+    for observer, of_four in zip(alone[1:], together[1:], strict=True):
+        assert observer.epsilon is not None
+        if 4 * observer.epsilon > 20:
+            assert of_four.epsilon is None
+        else:
+            assert of_four.epsilon == pytest.approx(4 * observer.epsilon)
+    pages = [Read(signature_page(each)).text for each in (study, four)]
+    headings = [f"What may be learned about one {unit}" for unit in ("record", "person")]
+    assert [[heading in page for heading in headings] for page in pages] == [[True, False], [False, True]]
 
 
 def test_the_report_of_statistics_has_no_weights_and_says_where_they_are(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from masquerade_core.data.records import Repaired
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RefusedLocally
 from masquerade_host.process.progress import Mode, Progress
-from masquerade_party._records import tell_the_owner
+from masquerade_host.store.ledger import Account
+from masquerade_party._records import tell_the_owner, tell_what_was_got
 from masquerade_protocols import protocol_of
 from tests.messages import raises, says
 from tests.unit.core.data.test_records import _study
@@ -39,6 +40,44 @@ def test_the_owner_is_told_of_cells_that_do_not_fit_and_of_one_class() -> None:
     assert _told(object()) == []
     assert _told(_data([1, -1], Repaired(3, 4))) == [("repaired", {"clamped": 3, "filled": 4})]
     assert _told(_data([1, 1], Repaired())) == [("one_class", {})]
+
+
+def _account(spent: float, left: float) -> Account:
+    return Account("default", 10.0, 1e-5, False, spent, spent, left, 1e-5, ())
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        ({}, ["The study took epsilon = 1 from the budget of 'default'; 7 is left."]),
+        (
+            {
+                "published": {"records": 1234.4},
+                "evaluation": {"error": {"value": 0.1234, "low": 0.1, "high": 0.15}},
+            },
+            [
+                "The release rests on 1,234 records of all parties.",
+                "On records that were held back the model's error is 12.3%; 10.0% to 15.0% with 95 % confidence.",
+                "The study took epsilon = 1 from the budget of 'default'; 7 is left.",
+            ],
+        ),
+        (
+            {"evaluation": {"error": {"value": None, "low": 0.0, "high": 1.0}}},
+            [
+                (
+                    "On records that were held back the model's error is lost in the noise; 0.0% to 100.0% with 95 % "
+                    "confidence."
+                ),
+                "The study took epsilon = 1 from the budget of 'default'; 7 is left.",
+            ],
+        ),
+    ],
+    ids=["a budget alone", "all", "an error that cannot be told"],
+)
+def test_the_last_screen_says_what_was_got_and_what_it_took(summary: dict[str, Any], said: list[str]) -> None:
+    out = io.StringIO()
+    tell_what_was_got(summary, _account(3.0, 7.0), 2.0, Progress(Mode.TEXT, out, out))
+    assert out.getvalue().splitlines() == said
 
 
 @pytest.mark.parametrize("mode", [Mode.TEXT, Mode.JSON])

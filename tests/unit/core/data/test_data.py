@@ -479,8 +479,11 @@ def test_parquet_gives_what_csv_gives_to_the_bit(
     assert load_records(path, encoder).tobytes() == load_records(same, encoder).tobytes()
 
 
-def test_parquet_is_read_in_batches_and_grouped_as_csv_is(study: Study, tmp_path: Path) -> None:
-    n = 70_000  # more than a batch
+def test_parquet_is_read_in_batches_and_grouped_as_csv_is(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("masquerade_core.data.parquet._BATCH", 1000)
+    n = 2500  # more than two batches
     rng = np.random.default_rng(5)
     columns = {
         "radius": pa.array(rng.uniform(0, 40, n)),

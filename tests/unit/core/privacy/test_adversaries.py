@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,13 @@ D = 250
 # --- Which rows there are ---------------------------------------------------------
 
 
-def _all_rows() -> list[tuple[str, Claim]]:
+@cache
+def _all_rows() -> tuple[tuple[str, Claim], ...]:
     found = [(Study.parse(text, in_memory=True), name) for name, text in studies()]
     measured = measuring(held_back_study(3, 4), Model((1.0,) * 4, None))
     more = [held_back_study(3, 4, colluders=1, protocol="dp-whitened"), _summary_study(), measured]
     every = [*(study for study, _ in found), *more]
-    return [(study.study.protocol, row) for study in every for row in statement_of(study)]
+    return tuple((study.study.protocol, row) for study in every for row in statement_of(study))
 
 
 def test_the_page_names_a_test_for_every_row_whose_adversary_breaks_the_protocol() -> None:

@@ -25,7 +25,13 @@ EVERYBODYS: dict[str, Any] = {
 }
 EVERYBODYS |= {"no_journal": True, "log_file": Path("l"), "log_level": Level.ERROR, "metrics": "0.0.0.0:9"}
 PARTYS: dict[str, Any] = {"data": "sqlite:///a SELECT * FROM b", "classifier": "SVC(C=2.0)", "approved": True}
-PARTYS |= {"population": "people", "stream": Path("t"), "dask": "tls://d:1", "proxy": "http://u:p@h:1"}
+PARTYS |= {
+    "population": "people",
+    "stream": Path("t"),
+    "accept": ["age", "sex"],
+    "dask": "tls://d:1",
+    "proxy": "http://u:p@h:1",
+}
 CURATORS: dict[str, Any] = {"test": Path("t.csv"), "listen": "tcp://0.0.0.0:1"}
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dp_accounting.pld import PLDAccountant
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
+from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
@@ -197,16 +199,35 @@ def test_the_form_of_the_traffic_depends_on_public_numbers() -> None:
     for sizes in ((40, 60, 100), (198, 1, 1)):
         records = make_data(study, tuple(max(2, n) for n in sizes))
         data = {name: Dataset(p.X[:n], p.y[:n]) for (name, p), n in zip(records.items(), sizes, strict=True)}
-        table = _run(study, data).table
-        shapes.append(
-            [
-                (name, e.effect.type, e.effect.to, tuple(map(len, e.effect.bodies)))
-                for name in (*study.names, CHARLIE)
-                for e in table.journal(name)
-                if isinstance(e.effect, Send)
-            ]
-        )
+        shapes.append(_shape(study, _run(study, data).table))
     assert shapes[0] == shapes[1]
+
+
+def _shape(study: Study, table: Table) -> list[tuple[object, ...]]:
+    """Who sends what to whom, in which order and how long it is."""
+    return [
+        (name, e.effect.type, e.effect.to, tuple(map(len, e.effect.bodies)))
+        for name in (*study.names, CHARLIE)
+        for e in table.journal(name)
+        if isinstance(e.effect, Send)
+    ]
+
+
+def test_files_that_differ_in_every_cell_give_traffic_of_one_form(tmp_path: Path) -> None:
+    """So who varies the bounds of studies cannot read off a party's joining what its cells hold."""
+    study = _study(3, 4, "rounds = 3")
+    text = study.to_toml().replace('out_of_bounds = "refuse"', 'out_of_bounds = "clamp"')
+    study = Study.parse(text, in_memory=True)
+    assert study.study.out_of_bounds == "clamp"
+    header = [*(f.name for f in study.features), study.label.name]
+    shapes = []
+    for cells in (["0.25"] * len(study.features), ["high", "1e9", "", "2024-01-31", "-"][: len(study.features)]):
+        for label in (str(study.label.positive), "never seen"):
+            lines = [",".join(header), *[",".join([*cells, label])] * 60]
+            (path := tmp_path / "records.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            table = _run(study, dict.fromkeys(study.names, load_csv(path, study))).table
+            shapes.append(_shape(study, table))
+    assert all(shape == shapes[0] for shape in shapes)
 
 
 # --- One record moves a sum by Delta at most -------------------------------------------------------

@@ -24,8 +24,10 @@ from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
+from masquerade_lab.reproduce.dp_whitened import draw_shares, learn_in_clear, study_of
 from masquerade_protocols.blocks import adaptive_sums
 from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, rounded
+from masquerade_protocols.blocks.clear_sums import ClearSide, finished
 from masquerade_protocols.dp_whitened import public, roles, vectors
 from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, whitened
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
@@ -285,6 +287,35 @@ def test_the_noise_of_products_has_half_the_variance_and_not_less() -> None:
     assert 2 * OFF_DIAGONAL**2 >= SIGMA**2 + 9
     assert pytest.approx(sqrt(0.5), rel=1e-9) == OFF_DIAGONAL / SIGMA
     assert isqrt(OFF_DIAGONAL) > public.MOST_COORDINATES
+
+
+# --- The noise on the weights ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(("N", "epsilon"), [(1_500, 1.0), (3_000, 1.0)])
+def test_noise_intervals_hold_the_weight_without_noise_as_often_as_they_say(N: int, epsilon: float) -> None:
+    """60 draws of the noise over the same records, below s = 200 and above: intervals of 1.96 sd hold 95 of 100."""
+    rng = np.random.default_rng(N)
+    X = np.clip(rng.normal(size=(N, 6)) / 4, -1, 1)
+    X = np.column_stack([X, np.ones(N)]) / np.sqrt(1 + (X * X).sum(axis=1))[:, None]
+    y = np.where(rng.random(N) < 1 / (1 + np.exp(-8 * X[:, 0] + 4 * X[:, 1])), 1.0, -1.0)
+    study, data = study_of(7, epsilon, 1e-5), Dataset(X, y)
+    plan = Plan(study, N)
+    assert plan.plenty == (N > 2_000)
+    exact = np.array(finished(roles.learn(ClearSide(plan, data), plan)).weights)
+    models = [learn_in_clear(study, data, draw_shares(f"noise {i}", 7)) for i in range(60)]
+    weights = np.array([model.weights for model in models])
+    sds = np.array([model.published.weight_noise for model in models if model.published is not None])
+    assert 0.92 <= np.mean(np.abs(weights - exact) <= 1.96 * sds) <= 0.99
+    assert np.median(sds.mean(axis=0) / weights.std(axis=0)) == pytest.approx(1, abs=0.25)
+
+
+def test_a_run_tells_its_noise_with_two_classes_and_where_a_last_sum_tells_its_length() -> None:
+    for N, classes, told in ((3_000, None, True), (500, None, False), (3_000, ("a", "b", "c"), False)):
+        study = whitened_study(5, 7)
+        if classes:
+            study = study.model_copy(update={"label": Label(name="y", classes=classes)})
+        assert Plan(study, N).tells_noise == told
 
 
 # --- A run ----------------------------------------------------------------------------
