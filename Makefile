@@ -67,9 +67,10 @@ release: $(DEV) ## a release in dist/, all but its upload: sdist, wheel, bill of
 bundle: $(DEV) ## dist/masquerade-...tar.gz, with which a site installs without a network (PYTHONS="3.11 3.12" EXTRAS=parquet)
 	@PYTHONS="$(PYTHONS)" EXTRAS="$(EXTRAS)" .ci/release bundle
 
-docs: $(DEV) ## the site in build/docs, with its notebooks, doctests and links; and every command that the pages show
+docs: $(DEV) ## the site in build/docs, with its notebooks, doctests, links and axe; and every command that the pages show
 	$(BIN)/sphinx-build -q -W --keep-going -c docs -b html -d build/doctrees . build/docs
 	$(BIN)/sphinx-build -q -W -c docs -b doctest -d build/doctrees . build/doctest
+	$(BIN)/python docs/axe.py
 	$(BIN)/python docs/commands.py
 
 lock: $(DEV) ## resolve the dependencies anew (UPGRADE=--upgrade for newer releases) and pin them with hashes

@@ -74,4 +74,4 @@ html_show_sphinx = False
 html_copy_source = False
 html_additional_pages = {"index": "start.html"}
 templates_path = ["templates"]
-pygments_style = "friendly"
+pygments_style = "a11y-high-contrast-light"  # 7:1; others are hard to read on grey

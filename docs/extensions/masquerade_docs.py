@@ -26,6 +26,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", keep_bars, priority=400)  # before napoleon
     app.connect("autodoc-skip-member", skip_requests)
     app.connect("doctree-read", words_for_folders)
+    app.connect("html-page-context", reachable, priority=900)  # after the theme
     app.connect("build-finished", refuse_networks)
     NumpyDocstring._parse_attribute_docstring = whole_docstring  # noqa: SLF001 (no setting turns it off)
     app.add_lexer("mermaid", TextLexer)  # a code host draws these diagrams; the site shows their text
@@ -36,6 +37,16 @@ def put_commands(_app: Sphinx, _page: str, source: list[str]) -> None:
     """Replace the mark in a page by the help of all commands."""
     if COMMANDS in source[0]:
         source[0] = source[0].replace(COMMANDS, "\n".join(help_of_commands()))
+
+
+def reachable(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: nodes.document | None) -> None:
+    """Let the keyboard reach what scrolls sideways, and give the sidebar's headings their level."""
+    if "body" in context:
+        body = context["body"].replace("<pre>", '<pre tabindex="0">')
+        context["body"] = body.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
+    tree = context.get("furo_navigation_tree")
+    if tree is not None:
+        context["furo_navigation_tree"] = str(tree).replace('role="heading"', 'role="heading" aria-level="2"')
 
 
 def words_for_folders(app: Sphinx, page: nodes.document) -> None:
