@@ -134,7 +134,7 @@ def tell_what_was_got(summary: Mapping[str, Any], account: Account, spent: float
     """
     evaluation, published = summary.get("evaluation"), summary.get("published") or {}
     if (records := published.get("records")) is not None:
-        observe("learned", records=f"{round(records):,}")
+        observe("learned", total=f"{round(records):,}")
     if evaluation is not None:
         error = evaluation["error"]
         value = "lost in the noise" if error["value"] is None else f"{error['value']:.1%}"

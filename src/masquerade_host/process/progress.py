@@ -252,7 +252,7 @@ _ALLOWED = frozenset(
         *(*NAMING, "grounds"),
         *("clamped", "filled", "left", "reason"),
         *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
-        *("records", "error", "low", "high", "epsilon", "population"),
+        *("error", "low", "high", "epsilon", "population"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
     }
 )
@@ -284,7 +284,7 @@ _SENTENCES = {
     "value in another way. This process tells nobody but you, and takes part.",
     "same_answer": "The model gives nearly all of your own records the same answer, although their labels differ. Its "
     "answers tell nothing; its scores may still rank records. This process tells nobody but you.",
-    "learned": "The release rests on {records} records of all parties.",
+    "learned": "The release rests on {total} records of all parties.",
     "measured": "On records that were held back the model's error is {error}; {low} to {high} with 95 % confidence.",
     "paid": "The study took epsilon = {epsilon} from the budget of {population!r}; {left} is left.",
     "metrics": "Metrics are at {address}.",
