@@ -138,7 +138,7 @@ def test_every_doubt_must_be_accepted_and_none_in_vain(file: Callable[[str], Pat
 
 def test_no_cell_is_shown_and_the_nearest_level_is(file: Callable[[str], Path]) -> None:
     wide = LOOSE.replace('["f", "m"]', '["female", "male", "unknown"]')
-    for cell, meant in (("fem.", "female"), ("MALE!", "male"), ("unknwon", "unknown")):
+    for cell, meant in (("fem.", "female"), ("MALE!", "male"), ("unxnown", "unknown")):
         odd = table(sex=lambda i, cell=cell: cell if i == 9 else ("female", "male")[i % 2])  # type: ignore[misc]
         error = examine(file(odd), Study.parse(wide)).doubtful()
         assert error is not None
