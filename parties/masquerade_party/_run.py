@@ -190,9 +190,9 @@ def run(
                 )
         _end(kept, session, folder, again=again)
         # The session is over, and nothing else is sent: this is for the person at this machine.
+        tell_what_was_got(summary, ledger.account(account.population), account.spent, observe)
         if isinstance(release, Model) and isinstance(data, Records) and says_the_same(release, data):
             observe("same_answer")
-        tell_what_was_got(summary, ledger.account(account.population), account.spent, observe)
     observe("done", result=str(result))
     return result
 

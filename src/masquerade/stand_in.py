@@ -5,6 +5,7 @@ Nothing else in this program says yes for a person. The state folder is one that
 
 from pathlib import Path
 
+from masquerade_core.data.examining import examine
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
 from masquerade_host.store.ledger import Ledger
@@ -22,6 +23,9 @@ _EPSILON, _DELTA = 10.0, 1e-5
 def stand_in(study: Study, study_path: Path, key_path: Path, data_path: Path, state: Path, by: str) -> None:
     """Make a party's budget in a state folder of its own, and approve the study there.
 
+    What looks like a mistake in the party's records is accepted: a demonstration deals its records out, so a party may
+    have one label alone.
+
     Parameters
     ----------
     study : Study
@@ -32,7 +36,9 @@ def stand_in(study: Study, study_path: Path, key_path: Path, data_path: Path, st
     by : str
         Who approves, for the record.
     """
-    folder, takes = StateFolder(state), protocol_of(study).spends(study)
+    protocol = protocol_of(study)
+    folder, takes = StateFolder(state), protocol.spends(study)
+    found = examine(data_path, study, counts=protocol.records.grid_of is not None)
     if not folder.ledger.exists():
         epsilon, delta = max(_EPSILON, takes.epsilon / UNITS), max(_DELTA, takes.delta / DELTA_UNITS)
         Ledger.init(folder.made(), DEFAULT_POPULATION, epsilon, delta, by=by).close()
@@ -43,5 +49,6 @@ def stand_in(study: Study, study_path: Path, key_path: Path, data_path: Path, st
         state=state,
         by=by,
         fingerprint=study.fingerprint(),
+        accept=tuple(dict.fromkeys(doubt.column for doubt in found.doubts)),
         tell=lambda _words: None,
     )
