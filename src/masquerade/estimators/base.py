@@ -246,9 +246,9 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def coef_(self) -> _Array:
         """The coefficients, shape (1 or C, p): how far a score moves for one unit of a column, or for a level.
 
-        A record's vector is divided by its length where that is more than 1. So a score is (X coef_' + intercept_) /
-        length, plus the offset that ``simulation_.model`` has with some protocols. Numbers outside their bounds count
-        as the bounds.
+        A record's vector is divided by its length where that is more than 1. So a score is ``X @ coef_.T + intercept_``
+        by this length, plus the offset that ``simulation_.model`` has with some protocols. Numbers outside their bounds
+        count as the bounds.
         """
         return self._in_units()[0]
 
