@@ -99,8 +99,6 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     coef_, intercept_ : ndarray, shape (1 or C, p) and (1 or C,)
         The same weights in the columns' own units, without the constant coordinate. A column of numbers has one
         coefficient, a column of categories one for each level, so p is ``n_features_in_`` where all are numbers.
-    coef_names_ : list of str
-        The names of the p coefficients.
     parties_ : ndarray of str, shape (n,)
         Each record's party, by its name in the study.
     party_labels_ : dict of str to str
