@@ -42,7 +42,9 @@ def put_commands(_app: Sphinx, _page: str, source: list[str]) -> None:
 def reachable(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: nodes.document | None) -> None:
     """Let the keyboard reach what scrolls sideways, and give the sidebar's headings their level."""
     if "body" in context:
-        body = context["body"].replace("<pre>", '<pre tabindex="0">')
+        # Of a notebook's table, Rich writes the dim parts in a grey that is too light.
+        body = context["body"].replace("<pre>", '<pre tabindex="0">').replace("<pre style", '<pre tabindex="0" style')
+        body = body.replace("color: #7f7f7f; text-decoration-color: #7f7f7f", "color: inherit")
         context["body"] = body.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
     tree = context.get("furo_navigation_tree")
     if tree is not None:
