@@ -119,8 +119,8 @@ def tell_the_owner(data: object, observe: Observer) -> None:
         observe("one_class")
 
 
-def tell_what_was_got(summary: Mapping[str, Any], account: Account, spent: float, observe: Observer) -> None:
-    """Say at the end what the run gave, and what it took: records, measured error, budget.
+def tell_what_was_got(summary: Mapping[str, Any], account: Account, observe: Observer) -> None:
+    """Say at the end what the run gave, and what is left: records, measured error, budget.
 
     Parameters
     ----------
@@ -128,8 +128,6 @@ def tell_what_was_got(summary: Mapping[str, Any], account: Account, spent: float
         The content of ``result.json``.
     account : Account
         The budget, after the run.
-    spent : float
-        How much of epsilon had been spent before.
     observe : Observer
     """
     evaluation, published = summary.get("evaluation"), summary.get("published") or {}
@@ -139,8 +137,8 @@ def tell_what_was_got(summary: Mapping[str, Any], account: Account, spent: float
         error = evaluation["error"]
         value = "lost in the noise" if error["value"] is None else f"{error['value']:.1%}"
         observe("measured", error=value, low=f"{error['low']:.1%}", high=f"{error['high']:.1%}")
-    took, left = f"{account.spent - spent:.4g}", f"{account.left:.4g}"
-    observe("paid", epsilon=took, population=account.population, left=left)
+    spent, left = f"{account.spent:.4g}", f"{account.left:.4g}"
+    observe("paid", epsilon=spent, population=account.population, left=left)
 
 
 def says_the_same(model: Model, own: Records) -> bool:

@@ -190,7 +190,7 @@ def run(
                 )
         _end(kept, session, folder, again=again)
         # The session is over, and nothing else is sent: this is for the person at this machine.
-        tell_what_was_got(summary, ledger.account(account.population), account.spent, observe)
+        tell_what_was_got(summary, ledger.account(account.population), observe)
         if isinstance(release, Model) and isinstance(data, Records) and says_the_same(release, data):
             observe("same_answer")
     observe("done", result=str(result))

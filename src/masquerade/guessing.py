@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from masquerade.cleaning import mended_number
-from masquerade_core.data.examining import FEWEST, looks_like_dates, looks_like_ids
+from masquerade_core.data.examining import kind_of_numbers
 from masquerade_core.data.file_faults import COMMA, DASH, DATE, DECIMAL_COMMA, THOUSANDS, is_missing, number_of
 from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.errors import BadInput
@@ -174,16 +174,9 @@ def column_kind(cells: Sequence[str]) -> str:
         return "date"
     numbers = sum(kind is None or kind in _MENDED for _, kind in present.values())
     if numbers == len(present) or (numbers > _MANY and numbers > _MOST * len(present)):
-        return _kind_of_numbers([present[cell][0] for cell in cells if cell in present and present[cell][1] is None])
+        values = np.array([present[cell][0] for cell in cells if cell in present and present[cell][1] is None])
+        return kind_of_numbers(values) or "number"
     return "category" if len(present) <= MOST_LEVELS else "text"
-
-
-def _kind_of_numbers(numbers: Sequence[float]) -> str:
-    values = np.array(numbers)
-    whole = len(values) >= FEWEST and bool((values == np.rint(values)).all())
-    if whole and looks_like_dates(values):
-        return "date"
-    return "identifier" if whole and looks_like_ids(values) else "number"
 
 
 def _check(name: str, cells: Sequence[str], present: Sequence[str], at: Callable[[int], str], leave_out: str) -> None:

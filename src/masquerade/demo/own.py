@@ -209,7 +209,7 @@ def _guessed(
     """Read bounds and levels off the records."""
     apart = {label.name, by, *ignore}
     guesses = {
-        name: guess(name, both.column(name), both.at, _LIMITS, leave_out(name), accepted=name in accept)
+        name: guess(name, both.column(name), both.at, _LIMITS, _leave_out(name), accepted=name in accept)
         for name in both.dealt.columns
         if name not in apart
     }
@@ -225,7 +225,7 @@ def _guessed(
     return features, {name: found.cells for name, found in guesses.items()}, notes
 
 
-def leave_out(name: str) -> str:
+def _leave_out(name: str) -> str:
     """Return how a demonstration leaves out a column that is not to be learned from."""
     return f"leave the column out with --ignore {name}"
 
@@ -245,9 +245,7 @@ def _checked(both: _Everything, study: Study, labels: Sequence[str], accept: Col
 
 def _at_least(dealt: int, both: _Everything) -> int:
     """Return how many records a file needs, of which so many are left once a test set is held out."""
-    return (
-        dealt if both.tests is not None else next(n for n in range(dealt, 2 * dealt) if n - -(-n // _HELD_OUT) >= dealt)
-    )
+    return dealt if both.tests is not None else -(-dealt * _HELD_OUT // (_HELD_OUT - 1))
 
 
 def _dealt_out(

@@ -43,6 +43,7 @@ __all__ = [
     "Examined",
     "examine",
     "examine_table",
+    "kind_of_numbers",
     "looks_like_dates",
     "looks_like_ids",
 ]
@@ -379,12 +380,16 @@ class _Numbers:
     @property
     def kind(self) -> str:
         """Return "identifier", "date", or nothing."""
-        values = np.concatenate([np.empty(0), *self._values])
-        if len(values) < FEWEST:
-            return ""
-        if looks_like_dates(values):
-            return "date"
-        return "identifier" if looks_like_ids(values) else ""
+        return kind_of_numbers(np.concatenate([np.empty(0), *self._values]))
+
+
+def kind_of_numbers(values: NDArray[np.float64]) -> str:
+    """Return what a column of numbers seems to be: "identifier" or "date", and else nothing."""
+    if len(values) < FEWEST or not (values == np.rint(values)).all():
+        return ""
+    if looks_like_dates(values):
+        return "date"
+    return "identifier" if looks_like_ids(values) else ""
 
 
 def _repeat(values: NDArray[np.float64]) -> bool:

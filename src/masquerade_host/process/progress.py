@@ -286,7 +286,7 @@ _SENTENCES = {
     "answers tell nothing; its scores may still rank records. This process tells nobody but you.",
     "learned": "The release rests on {total} records of all parties.",
     "measured": "On records that were held back the model's error is {error}; {low} to {high} with 95 % confidence.",
-    "paid": "The study took epsilon = {epsilon} from the budget of {population!r}; {left} is left.",
+    "paid": "Of the budget of {population!r}, epsilon = {epsilon} is spent, this study included; {left} is left.",
     "metrics": "Metrics are at {address}.",
     "done": "Done. The results are in {result}.",
 }

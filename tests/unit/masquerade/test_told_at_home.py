@@ -49,7 +49,7 @@ def _account(spent: float, left: float) -> Account:
 @pytest.mark.parametrize(
     ("summary", "said"),
     [
-        ({}, ["The study took epsilon = 1 from the budget of 'default'; 7 is left."]),
+        ({}, ["Of the budget of 'default', epsilon = 3 is spent, this study included; 7 is left."]),
         (
             {
                 "published": {"records": 1234.4},
@@ -58,7 +58,7 @@ def _account(spent: float, left: float) -> Account:
             [
                 "The release rests on 1,234 records of all parties.",
                 "On records that were held back the model's error is 12.3%; 10.0% to 15.0% with 95 % confidence.",
-                "The study took epsilon = 1 from the budget of 'default'; 7 is left.",
+                "Of the budget of 'default', epsilon = 3 is spent, this study included; 7 is left.",
             ],
         ),
         (
@@ -68,7 +68,7 @@ def _account(spent: float, left: float) -> Account:
                     "On records that were held back the model's error is lost in the noise; 0.0% to 100.0% with 95 % "
                     "confidence."
                 ),
-                "The study took epsilon = 1 from the budget of 'default'; 7 is left.",
+                "Of the budget of 'default', epsilon = 3 is spent, this study included; 7 is left.",
             ],
         ),
     ],
@@ -76,7 +76,7 @@ def _account(spent: float, left: float) -> Account:
 )
 def test_the_last_screen_says_what_was_got_and_what_it_took(summary: dict[str, Any], said: list[str]) -> None:
     out = io.StringIO()
-    tell_what_was_got(summary, _account(3.0, 7.0), 2.0, Progress(Mode.TEXT, out, out))
+    tell_what_was_got(summary, _account(3.0, 7.0), Progress(Mode.TEXT, out, out))
     assert out.getvalue().splitlines() == said
 
 
