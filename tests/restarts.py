@@ -137,7 +137,7 @@ class Site:
         self.lives, self.error = True, None
         self.session = self.group.session(self)
         self.parts = False
-        self.rng = SimulationRng(hash((self.name, self.starts)) & 0xFFFF)
+        self.rng = SimulationRng(int.from_bytes(f"{self.name} {self.starts}".encode()))
         self.role = self.make_role(Seat(self.name, self.session.names))
         self.stand = Stand()
         self._guarded(self._open)

@@ -179,13 +179,18 @@ MAX_KEPT = 64 * 1024 * 1024
 _ACKNOWLEDGE = 4 * 1024 * 1024  # bytes after which an acknowledgement does not wait for the next beat
 
 
-CONNECTIONS = 1 << 16
-"""How many connections one process can number."""
+CONNECTIONS = 1 << 8
+"""How many connections a process has under one tag; those after them are taken for another process's."""
+
+_TAGS = (1 << 24) - (1 << 10)  # a number has 32 bits, and a process that used up its tag goes on with the next
 
 
 def first_connection() -> int:
-    """Return the number of a process's first connection: a random tag of the process, and then a count."""
-    return (1 + secrets.randbelow(CONNECTIONS - 1)) * CONNECTIONS
+    """Return the number of a process's first connection: a random tag of the process, and then a count.
+
+    Two processes of one party with the same tag would be taken for one, and the second would never get in.
+    """
+    return (1 + secrets.randbelow(_TAGS - 1)) * CONNECTIONS
 
 
 class Channel:

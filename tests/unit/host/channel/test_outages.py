@@ -15,8 +15,8 @@ from masquerade_core.errors import (
 )
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.proof import Judge
-from masquerade_host.channel.channel import MAX_KEPT, Channel, first_connection
-from masquerade_host.session.messages import Beat, pack_beat
+from masquerade_host.channel.channel import CONNECTIONS, MAX_KEPT, Channel, first_connection
+from masquerade_host.session.messages import Beat, pack_beat, read_beat
 from masquerade_host.session.states import Turn
 from masquerade_host.transport.interface import Arrival
 from tests.host_helpers import World
@@ -428,6 +428,38 @@ def test_a_beat_of_an_older_connection_takes_no_seat(of: str) -> None:
     wired.expect(CHARLIE, "Hi", ("p1",))
     assert wired.answers[CHARLIE] == (b"after",)
     all_close(wired)
+
+
+def test_a_process_whose_connections_outnumber_its_tag_goes_on() -> None:
+    """Charlie takes the next tag for another process's, and asks along a connection that is gone."""
+    wired = seated()
+    first = wired.parties["p1"]._channel.connection
+    wired.pump(8, seconds=1.0)
+    for _ in range(2 * CONNECTIONS + 8):
+        wired.cut("p1")
+        wired.pump(3, seconds=0.25)
+        assert wired.charlie._hops["p1"].route == wired.routes["p1"]
+    assert wired.parties["p1"]._channel.connection // CONNECTIONS == first // CONNECTIONS + 2
+    wired.say("p1", b"after")
+    wired.pump(2)
+    wired.expect(CHARLIE, "Hi", ("p1",))
+    assert wired.answers[CHARLIE] == (b"after",)
+    all_close(wired)
+
+
+def test_two_processes_hardly_ever_have_one_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 16 bits, one restart in 65,535 was taken for an older connection, and the party never got in."""
+    asked: list[int] = []
+
+    def highest(below: int) -> int:
+        asked.append(below)
+        return below - 1
+
+    monkeypatch.setattr("masquerade_host.channel.channel.secrets.randbelow", highest)
+    last = first_connection() + 1000 * CONNECTIONS
+    assert read_beat(pack_beat(Beat((), 1, last), EVERYBODY), EVERYBODY, "p1").connection == last
+    assert asked == [tags := asked[0]]
+    assert tags > 10_000_000
 
 
 # --- A channel ---------------------------------------------------------------------------
