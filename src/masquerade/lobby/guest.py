@@ -15,7 +15,7 @@ from masquerade.lobby.code import NUMBER_BYTES, Seat, code_of, commitment, read_
 from masquerade.lobby.invitation import Invitation
 from masquerade.lobby.messages import SeatShown, Shown, Word
 from masquerade_core.crypto.boxes import verify
-from masquerade_core.errors import BadInput, ProtocolViolation, RefusedLocally, RunFailed
+from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RefusedLocally, RunFailed
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.words import counted, listed
@@ -135,6 +135,7 @@ class Guest:
 
     def begin_anew(self) -> None:
         """Forget this try: the next one has a number of its own."""
+        self.study, self.text, self.seats = None, "", ()
         self.notes = Notes(self._draw(NUMBER_BYTES), tries=self.notes.tries)
 
     # --- What it is shown -------------------------------------------------------
@@ -238,12 +239,19 @@ class Guest:
         )
         return frozenset(shown.heard) if shown.vouch and verify(keys.sign, text, shown.vouch) else frozenset()
 
+    @property
+    def agreed(self) -> Study:
+        """The study that the code is about; it is there with the code."""
+        if self.study is None:
+            raise LocalProtocolError("the study was asked for before it was there")
+        return self.study
+
     # --- What people say --------------------------------------------------------
 
     @property
     def code(self) -> str:
-        """The code of what this site was shown; empty before all numbers are there."""
-        return code_of(self.notes.transcript) if self.notes.transcript else ""
+        """The code of what this process was shown; empty before all numbers are there."""
+        return code_of(self.notes.transcript) if self.seats else ""
 
     @property
     def others(self) -> tuple[str, ...]:

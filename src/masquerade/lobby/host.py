@@ -24,6 +24,7 @@ class _Seat:
     invitation: Invitation
     keys: str = ""
     word: Word | None = None
+    told: bool = False
 
 
 class Lobby:
@@ -74,6 +75,11 @@ class Lobby:
         """Whether each site's person has said yes."""
         return all(seat.word is not None and seat.word.ready for seat in self._seats.values())
 
+    @property
+    def over(self) -> bool:
+        """Whether each site has been answered that all have said yes."""
+        return all(seat.told for seat in self._seats.values())
+
     def answer(self, word: Word, now: float) -> Shown:
         """Take what a site says, and return the answer.
 
@@ -99,6 +105,7 @@ class Lobby:
             return Shown(refused="unknown")
         seat.keys = word.keys
         self._take(seat, word)
+        seat.told = self.all_ready
         return self._shown()
 
     def _take(self, seat: _Seat, word: Word) -> None:

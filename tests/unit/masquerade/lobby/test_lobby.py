@@ -91,6 +91,7 @@ def test_a_process_that_starts_again_goes_on_with_its_notes() -> None:
     notes = Notes.of(before.notes.to_json())
     room.guests["p1"] = Guest(room.invitations["p1"], room.keys["p1"], notes, secrets.token_bytes)
     room.host = room.opened()  # and so does the coordinator's
+    assert room.guests["p1"].code == ""
     room.go()
     assert room.guests["p1"].code == before.code == room.guests["p3"].code
     assert room.guests["p1"].unheard == ("p3",)
