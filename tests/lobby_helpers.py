@@ -6,15 +6,16 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from masquerade.draft import Draft
 from masquerade.lobby.code import NUMBER_BYTES
 from masquerade.lobby.guest import Guest, Notes
 from masquerade.lobby.host import Lobby
 from masquerade.lobby.invitation import ID_BYTES, TOKEN_BYTES, Invitation
 from masquerade.lobby.messages import Shown, Word, pack, unpack
 from masquerade_core.identity import PublicKeys
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import CHARLIE
 from masquerade_host.store.keyfiles import Keys
-from tests.host_helpers import new_keys, study_text
+from tests.host_helpers import new_keys
 
 NOW = 1_800_000_000
 ADDRESS = "tcp://127.0.0.1:5555"
@@ -22,10 +23,14 @@ ADDRESS = "tcp://127.0.0.1:5555"
 
 def studied(keys: Mapping[str, PublicKeys], charlie: PublicKeys, *, colluders: int = 0, deadline: float = 60.0) -> str:
     """Return a study of these sites, as the lobby shows it."""
-    text = study_text({**keys, CHARLIE: charlie}, ADDRESS, deadline).replace('lead = "p1"\n', "")
-    if colluders:
-        text = text.replace('calibration = "paper"', f'calibration = "paper"\ncolluders = {colluders}')
-    return Study.parse(text.replace("[model]", '[crypto]\nsum = "masks"\n\n[model]')).to_toml()
+    return Draft(
+        parties=tuple(keys.items()),
+        curator_key=charlie,
+        address=ADDRESS,
+        colluders=colluders,
+        deadline_seconds=deadline,
+        nonce="0123456789abcdef",
+    ).to_toml()
 
 
 @dataclass

@@ -86,10 +86,13 @@ class Joining:
     keys : Keys
     state : StateFolder
         Where this machine's budget and approvals are, and its notes of the lobby.
+    caller : Caller
+        Asks the lobby.
     say : callable
         Shows a line to the person.
     ask : callable
-        Shows a question, and returns what was typed.
+        Shows a question, and returns what was typed. It calls the function that it gets besides, about once a second
+        until then: a site that waits for its person is still in the lobby.
     """
 
     def __init__(
@@ -97,14 +100,16 @@ class Joining:
         invitation: Invitation,
         keys: Keys,
         state: StateFolder,
+        caller: Caller,
         say: Callable[[str], object],
-        ask: Callable[[str], str],
+        ask: Callable[[str, Callable[[], object]], str],
     ) -> None:
         self.keys = keys.public
         self._invitation = invitation
         self._state = state.made()
+        self._caller = caller
         self._say = say
-        self._ask = ask
+        self._asked = ask
         known = tuple(pair for given in all_approvals(state) for pair in _known_by(given))
         self.guest = Guest(invitation, keys, self._notes(), SystemRng().bytes, known)
 
@@ -135,7 +140,11 @@ class Joining:
                 f"{self._file} cannot be written: {error.strerror}", "see whether the disk is full, or read-only"
             ) from error
 
-    def once(self, caller: Caller) -> bool:
+    def ask(self, question: str) -> str:
+        """Ask the person, and stay in the lobby meanwhile."""
+        return self._asked(question, self.once)
+
+    def once(self) -> bool:
         """Ask the lobby once; say whether it answered.
 
         Raises
@@ -144,7 +153,7 @@ class Joining:
             As :meth:`Guest.take` and :meth:`Caller.ask`. The notes are kept then as well.
         """
         self._keep()
-        shown = caller.ask(self.guest.word())
+        shown = self._caller.ask(self.guest.word())
         try:
             if shown is not None:
                 self.guest.take(shown)
@@ -152,13 +161,11 @@ class Joining:
             self._keep()
         return shown is not None
 
-    def wait(
-        self, caller: Caller, there: Callable[[], bool], words: Callable[[], str], sleep: Callable[[], None]
-    ) -> None:
+    def wait(self, there: Callable[[], bool], words: Callable[[], str], sleep: Callable[[], None]) -> None:
         """Ask the lobby until ``there`` says so; ``words`` says for whom this waits."""
         said = ""
         while True:
-            answered = self.once(caller)
+            answered = self.once()
             if there():
                 return
             now = words() if answered else f"nobody answers at {self._invitation.address}; trying again"
@@ -167,7 +174,7 @@ class Joining:
                 said = now
             sleep()
 
-    def gather(self, caller: Caller, sleep: Callable[[], None]) -> Study:
+    def gather(self, sleep: Callable[[], None]) -> Study:
         """Wait for the study and the code."""
 
         def words() -> str:
@@ -175,12 +182,12 @@ class Joining:
                 return f"waiting for {listed(self.guest.missing)} to join"
             return "everybody is there; waiting for the others' numbers"
 
-        self.wait(caller, lambda: bool(self.guest.code), words, sleep)
+        self.wait(lambda: bool(self.guest.code), words, sleep)
         return self.guest.agreed
 
     # --- The code ---------------------------------------------------------------
 
-    def compare(self, caller: Caller, answers: Answers) -> Compared:
+    def compare(self, answers: Answers) -> Compared:
         """Have a person compare the code, and return what it showed.
 
         Raises
@@ -205,10 +212,10 @@ class Joining:
             self._say(f"You compared the keys of {listed(guest.known)} for an earlier study.")
         if answers.code is not None:
             self._hear(f"{answers.code} {' '.join(answers.heard)}")
-            self.once(caller)
+            self.once()
             return self._compared(guest.code)
         while guest.unheard:
-            typed = self._ask(
+            typed = self.ask(
                 f"Type the code that you heard, and from whom (a name, several, or all); or '{_ENOUGH}' to go on "
                 f"without {listed(guest.unheard)}: "
             )
@@ -218,7 +225,7 @@ class Joining:
                 self._hear(typed)
             except BadInput as error:
                 self._say(f"{error.message}; {error.hint}")
-            self.once(caller)
+            self.once()
             for name, by in guest.vouched.items():
                 self._say(f"{listed(by)}, whom you heard, vouch for {name}.")
         if guest.notes.heard or guest.known:
@@ -266,7 +273,7 @@ class Joining:
         proposed = max(EPSILON, least)
         typed = answers.budget
         if typed is None:
-            said = self._ask(
+            said = self.ask(
                 f"This machine has no privacy budget yet. This study would take epsilon = {least:.4g} of it. How much "
                 f"may all studies together take? Epsilon [{proposed:g}]: "
             ).strip()

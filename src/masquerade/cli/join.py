@@ -1,6 +1,7 @@
 """``masquerade join``: a site takes part with one command and the line that the coordinator sent."""
 
 import os
+import select
 import sys
 import time
 from pathlib import Path
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from masquerade.joining import Answers, Joining
     from masquerade_core.study import Study
-    from masquerade_host.store.approvals import Compared
 
 __all__ = ["join"]
 
@@ -96,18 +96,18 @@ def join(
     told = f"new keys in {file}" if new else f"the keys in {file}"
     _say(f"You are {invitation.name}, with {told}. Charlie listens at {invitation.address}.")
     answers = Answers(code, tuple(heard or ()), unverified, budget, fingerprint, by)
-    joining = Joining(invitation, keys, folder, _say, _ask)
     with Caller(invitation, keys, Proxy.parse(proxy) if proxy is not None else None) as caller:
+        joining = Joining(invitation, keys, folder, caller, _say, _ask)
 
         def pause() -> None:
             time.sleep(_BETWEEN)
 
-        loaded = joining.gather(caller, pause)
+        loaded = joining.gather(pause)
         path = _written(study or Path(f"{loaded.study.name}.toml"), joining.guest.text)
         paths = _Paths(path, data, file, state, tuple(accept or ()))
-        _agree(joining, loaded, answers, paths, lambda: joining.compare(caller, answers))
+        _agree(joining, loaded, answers, paths)
         joining.guest.ready = True
-        joining.wait(caller, lambda: joining.guest.all_ready, lambda: "waiting for the others' yes", pause)
+        joining.wait(lambda: joining.guest.all_ready, lambda: "waiting for the others' yes", pause)
     _take_part(paths, proxy)
     raise AssertionError  # os.execv does not return
 
@@ -119,9 +119,7 @@ class _Paths:
         self.study, self.data, self.key, self.state, self.accept = study, data, key, state, accept
 
 
-def _agree(
-    joining: "Joining", study: "Study", answers: "Answers", paths: _Paths, compare: "Callable[[], Compared]"
-) -> None:
+def _agree(joining: "Joining", study: "Study", answers: "Answers", paths: _Paths) -> None:
     """Ask for what has to be asked, and write the approval down; nothing, where it stands already."""
     from masquerade.joining import in_ten_lines, looked_at
     from masquerade_core.errors import RefusedLocally
@@ -135,10 +133,10 @@ def _agree(
         _say(f"{given.who} approved this study at {given.when}.")
         return
     found = looked_at(paths.study, paths.data, paths.key, folder, paths.accept)  # before anybody is called
-    compared = compare()
+    compared = joining.compare(answers)
     joining.budget(study, answers, answers.by or login_name())
     _say("\n" + "\n".join(in_ten_lines(study, me, paths.study, found, compared, folder)) + "\n")
-    if answers.fingerprint is None and _ask("Take part? Type yes to agree: ").strip().lower() != "yes":
+    if answers.fingerprint is None and joining.ask("Take part? Type yes to agree: ").strip().lower() != "yes":
         raise RefusedLocally("you did not approve this study, so no record was used", "type yes to take part")
     approve(
         paths.study,
@@ -186,7 +184,7 @@ def _say(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def _ask(question: str) -> str:
+def _ask(question: str, meanwhile: "Callable[[], object]") -> str:
     from masquerade_core.errors import RefusedLocally
 
     if not sys.stdin.isatty():
@@ -196,6 +194,8 @@ def _ask(question: str) -> str:
         )
     sys.stderr.write(question)
     sys.stderr.flush()
+    while not select.select([sys.stdin], [], [], _BETWEEN)[0]:
+        meanwhile()
     typed = sys.stdin.readline()
     if not typed:
         raise KeyboardInterrupt
