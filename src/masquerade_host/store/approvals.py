@@ -56,6 +56,8 @@ class Approval(BaseModel):
     ranges, but_ranges : str
         Hashes of the study's bounds, levels, edges and fillers, and of all else in it but its name and its nonce. A
         later study that differs in the first alone is noticed.
+    key : str
+        The fingerprint of the keys by which the study names this machine's party; "" in older records.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -73,6 +75,7 @@ class Approval(BaseModel):
     accepted: Annotated[tuple[str, ...], Field(strict=False)] = ()
     ranges: str = ""
     but_ranges: str = ""
+    key: str = ""
 
     @classmethod
     def given(
@@ -110,6 +113,7 @@ class Approval(BaseModel):
             accepted=accepted,
             ranges=(hashes := _hashes(study))[0],
             but_ranges=hashes[1],
+            key=study.party(me).key.fingerprint(),
         )
 
     def differs_in_ranges(self, study: Study) -> bool:
