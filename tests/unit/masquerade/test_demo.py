@@ -107,7 +107,7 @@ def test_in_the_default_demo_joining_helps_as_was_forecast_and_the_privacy_targe
     own = [tuned_answers(part, test.X) != test.y for part in data.values()]
     assert min(map(np.mean, own)) == comparison.best_single
     agree = [
-        says(gained(error, comparison.pooled, comparison.majority, Verdict.HALF), "forecast_held", ...)
+        says(gained(error, comparison.pooled, comparison.majority, Verdict.HALF), "forecast_judged", "it was", ...)
         and all(errs_less(answers_of(model, test.X, None) != test.y, wrong) for wrong in own)
         for model, error in zip(released, found, strict=True)
     ]

@@ -81,13 +81,13 @@ def test_a_difference_counts_only_beyond_what_chance_explains() -> None:
 @pytest.mark.parametrize(
     ("released", "pooled", "said"),
     [
-        (0.2, 0.1, ("forecast_held", "67%")),
-        (0.25, 0.1, ("forecast_held", "50%")),
-        (0.3, 0.1, ("forecast_failed", "33%")),
+        (0.2, 0.1, ("it was", "67%")),
+        (0.25, 0.1, ("it was", "50%")),
+        (0.3, 0.1, ("it was not", "33%")),
     ],
 )
 def test_the_end_says_whether_the_forecast_held(released: float, pooled: float, said: tuple[str, str]) -> None:
-    assert says(gained(released, pooled, 0.4, Verdict.HALF), *said)
+    assert says(gained(released, pooled, 0.4, Verdict.HALF), "forecast_judged", *said)
 
 
 @pytest.mark.parametrize(("pooled", "verdict"), [(0.1, Verdict.BETTER), (0.1, None), (0.4, Verdict.HALF)])
