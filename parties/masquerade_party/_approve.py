@@ -128,7 +128,9 @@ def in_words(
     """
     others = ", ".join(name for name in study.names if name != me)
     parts = [f"The study {study.study.name!r} ({study.study.protocol}), for {me}, together with {others}.\n"]
+    declared = [f"{name[0].upper()}{name[1:]}: {text}" for name, text in study.study.declared]
     for title, points in (
+        ("What the coordinator declares", declared),
         ("What leaves this machine", explanation.leaves),
         ("Who must not work together", explanation.collusion),
         ("What it costs", explanation.cost),
