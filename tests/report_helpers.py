@@ -28,6 +28,10 @@ min_parties = 3
 min_records = 40
 deadline_seconds = 120.0
 nonce = "0123456789abcdef"
+purpose = 'which patients come to the ward again within thirty days {mark}'
+legal_basis = 'consent {mark}'
+ethics_number = '2026-123 {mark}'
+contact = 'a.coordinator@example.org {mark}'
 {lead}
 [privacy]
 epsilon = 1.0

@@ -85,6 +85,12 @@ def run(
     study, auxiliary = load_study(study_path)
     protocol = protocol_of(study)
     keys = load_keys(key_path)
+    if not study.names_key(keys.public):
+        from masquerade_host.store.kept_keys import kept_for
+
+        keys, key_file = kept_for(study, Path(key_path), keys)
+        if key_file != Path(key_path):
+            observe("kept_keys", file=str(key_file))
     if (owner := study.name_of(keys.public)) != CHARLIE:
         raise BadInput(
             f"{key_path} is the key of {owner}, but this process is Charlie", "give the key of the study's [curator]"

@@ -21,7 +21,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import listed
 from masquerade_host.store.approvals import Approval, Compared, all_approvals, record_approval
-from masquerade_host.store.keyfiles import load_keys
+from masquerade_host.store.kept_keys import load_keys_for
 from masquerade_host.store.ledger import Account, Ledger
 from masquerade_party._records import read_records
 from masquerade_party._site import Records, Site, code_of
@@ -128,7 +128,9 @@ def in_words(
     """
     others = ", ".join(name for name in study.names if name != me)
     parts = [f"The study {study.study.name!r} ({study.study.protocol}), for {me}, together with {others}.\n"]
+    declared = [f"{name[0].upper()}{name[1:]}: {text}" for name, text in study.study.declared]
     for title, points in (
+        ("What the coordinator declares", declared),
         ("What leaves this machine", explanation.leaves),
         ("Who must not work together", explanation.collusion),
         ("What it costs", explanation.cost),
@@ -408,7 +410,7 @@ def _party(study: Study, key_path: Path | str | None, participant: str | None) -
         if participant is None:
             raise BadInput("nothing says which party this is", "give your keys with --key, or its name with --as")
         return study.party(participant).name
-    me = study.name_of(load_keys(key_path).public)
+    me = study.name_of(load_keys_for(study, key_path)[0].public)
     if me == CHARLIE:
         raise BadInput(
             f"{key_path} is Charlie's key, and Charlie has no records to approve for", "give the key of a party"

@@ -21,7 +21,7 @@ from masquerade_host.process.progress import Observer, quiet
 from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.session.party import PartySession, load_for, not_confirmed
 from masquerade_host.store.journal import FINISHED, Journal, journal_of
-from masquerade_host.store.keyfiles import load_keys
+from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.results import RESULT, RunDirectory, default_directory, holds_result, summarize
 from masquerade_host.store.state import state_folder
 from masquerade_host.transport.dialer import PartySocket
@@ -120,7 +120,7 @@ def run(
     """
     found = data_at(data_path)
     study, auxiliary = load_study(study_path)
-    keys = load_keys(key_path)
+    keys = _keys(study, key_path, observe)
     way_out = None if proxy is None else _way_out(proxy)
     me = study.name_of(keys.public)
     if me == CHARLIE:
@@ -213,6 +213,18 @@ def _end(journal: Journal, session: PartySession, folder: Path, *, again: bool) 
         journal.end(FINISHED if error is None else type(error).__name__, session.run)
     if error is not None:
         raise not_confirmed(error, folder, again=goes_on)
+
+
+def _keys(study: Study, path: Path | str, observe: Observer) -> Keys:
+    """Return this party's keys; tell where they are not those in ``path``, but older ones that the study names."""
+    keys = load_keys(path)
+    if not study.names_key(keys.public):
+        from masquerade_host.store.kept_keys import kept_for
+
+        keys, file = kept_for(study, Path(path), keys)
+        if file != Path(path):
+            observe("kept_keys", file=str(file))
+    return keys
 
 
 def _asking() -> ModuleType:

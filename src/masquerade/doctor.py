@@ -21,7 +21,8 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import counted
 from masquerade_host.store.approvals import find_approval
-from masquerade_host.store.keyfiles import Keys, load_keys
+from masquerade_host.store.kept_keys import load_keys_for
+from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.policy import load_policy
 from masquerade_host.store.state import StateFolder, state_folder
 from masquerade_host.transport.proxy import Proxy
@@ -82,9 +83,9 @@ def examine(
     keys: Keys | None = None
     if key is not None:
         try:
-            keys = load_keys(key)
+            keys, file = load_keys_for(study, key)
             me = study.name_of(keys.public)
-            yield Check("key", Verdict.OK, f"you are {_described(me, study, cost)}, and only you can read {key}")
+            yield Check("key", Verdict.OK, f"you are {_described(me, study, cost)}, and only you can read {file}")
         except MasqueradeError as error:
             yield _failed("key", error)
     records: object = None

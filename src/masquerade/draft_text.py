@@ -107,6 +107,12 @@ HEAD = """\
 [study]
 name = {name}
 protocol = {protocol}
+# For people: what the study is for, its legal basis, its number at an ethics committee, and whom to ask. All are public
+# and optional. They stand before each approval, and on page one of the report.
+# purpose = "which patients come back within a month"
+# legal_basis = "consent"
+# ethics_number = "2026-123"
+# contact = "Dr. A. Coordinator, a.coordinator@example.org"
 # The minimum number of parties for a run.
 min_parties = {min_parties}
 {lead_lines}# The minimum number of records of a party. The number is public. A party with fewer refuses to take part.

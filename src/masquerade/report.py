@@ -18,6 +18,7 @@ from masquerade.layout import heading, paragraphs, short
 from masquerade.statement_view import documentation, flags, statement
 from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.study import Label, Study
+from masquerade_core.study.sections import StudySection
 from masquerade_core.words import counted
 from masquerade_protocols import Cost, Explanation, entry_named
 
@@ -144,6 +145,7 @@ def explained(
             f"  {rules.protocol}, {study.K} parties, {size_of_record(study)}, ",
             (f"epsilon = {target.epsilon:g}", "bold"),
         ),
+        *((heading("What the coordinator declares"), paragraphs(_declared(rules))) if rules.declared else ()),
         heading("What leaves my machine"),
         paragraphs(explanation.leaves),
         heading("Who must not work together"),
@@ -158,6 +160,10 @@ def explained(
         *([Padding(Text(f"The lead, {study.lead}, {lead_part(cost)}."), (1, 0, 0, 2))] if study.lead else []),
         Text.assemble("\n  the study's own fingerprint  ", (study_fingerprint(study), "bold")),
     )
+
+
+def _declared(rules: StudySection) -> list[str]:
+    return [f"{name[0].upper()}{name[1:]}: {text}" for name, text in rules.declared]
 
 
 def _expected(expectation: Expectation) -> Iterator[RenderableType]:

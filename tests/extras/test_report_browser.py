@@ -109,6 +109,10 @@ def open_page(browser: Browser, pages: dict[str, Path]) -> Iterator[Open]:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_opens_without_network_and_scripts_and_needs_no_scrolling_sideways(open_page: Open, name: str) -> None:
     page = open_page(name)
+    assert page.get_by_text("adversary", exact=True).count() > 1
+    assert not page.get_by_text("adversary", exact=True).first.is_visible()
+    for fold in page.locator("summary").all():
+        fold.click()
     text = page.inner_text("body")
     shown = page.locator("data").all_inner_texts()
     assert len(shown) > 10
@@ -117,7 +121,7 @@ def test_a_page_opens_without_network_and_scripts_and_needs_no_scrolling_sideway
     assert page.locator("script, img[onerror]").count() == 0
     if name != "simulation":
         assert HOSTILE in text
-        assert ("Verified" in text) == (name in RUNS)
+        assert ("Signatures verified" in text) == (name in RUNS)
     for width, height in (SCREEN, TELEPHONE):
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -151,6 +155,7 @@ def test_page_one_fits_on_one_screen_and_on_one_sheet_of_numbered_paper(
     page.close()
     assert ("Place, date" if name == "signature" else "What is not promised") in sheets[0]
     assert ("What will leave" if name == "signature" else "What was learned") in sheets[1]
+    assert "neighbours" in "".join(sheets)  # what is folded on the screen
 
 
 def test_a_simulation_is_marked_on_every_sheet(open_page: Open) -> None:

@@ -1,19 +1,18 @@
 """The decision on a study in the inbox: refused, waiting for a person, or ready; and the run that it would be."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from masquerade_core.errors import BadInput, BudgetExceeded, MasqueradeError, RefusedLocally
-from masquerade_core.identity import PublicKeys
 from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study
 from masquerade_core.study_files import load_study
 from masquerade_host.store.approvals import find_approval
 from masquerade_host.store.state import state_folder
 from masquerade_party._site import Site, expect_same_code
-from masquerade_party.serving.settings import Settings, key_of, records_of
+from masquerade_party.serving.settings import OwnKey, Settings, records_of
 from masquerade_party.serving.verdicts import Facts, Kind, Known, Verdict
 from masquerade_protocols import plugin_of, protocol_of
 
@@ -28,11 +27,12 @@ class Judge:
     root : Path
         The site's folder.
     settings : Settings
-    keys : mapping of str to PublicKeys
-        The public keys of the site, for each data set.
+    keys : mapping of str to sequence of OwnKey
+        The public keys of the site for each data set: the newest, and those that were rotated away. A study's run gets
+        the file of the keys that it names.
     """
 
-    def __init__(self, root: Path, settings: Settings, keys: Mapping[str, PublicKeys]) -> None:
+    def __init__(self, root: Path, settings: Settings, keys: Mapping[str, Sequence[OwnKey]]) -> None:
         self._root = root
         self._settings = settings
         self._keys = keys
@@ -76,7 +76,9 @@ class Judge:
     def _read(self, path: Path, data: str) -> tuple[Known, Study]:
         study, _ = load_study(path, links=False)
         mine = self._settings.data[data]
-        me = study.name_of(self._keys[data])
+        own = self._keys[data]
+        public, key = next((each for each in own if study.names_key(each[0])), own[0])
+        me = study.name_of(public)
         if me == CHARLIE:
             raise BadInput("this site's key is Charlie's in this study, and a site is a party", "ask the coordinator")
         file = records_of(self._root, mine)
@@ -89,7 +91,7 @@ class Judge:
             facts=Facts(study.study.name, study.fingerprint(), me),
             records=str(file) if isinstance(file, Path) else mine.records,
             file=file if isinstance(file, Path) else None,
-            key=key_of(self._root, self._settings, mine),
+            key=key,
             results=self._root / self._settings.results / data / f"{study.study.name}-{study.digest().hex()[:8]}",
             state=state,
             population=mine.population,

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -25,7 +25,7 @@ from masquerade_core import errors
 from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.identity import PublicKeys
 from masquerade_party.serving.folders import GONE, Mark, mark_of
-from masquerade_party.serving.settings import Settings
+from masquerade_party.serving.settings import OwnKey, Settings
 from masquerade_party.serving.verdicts import Facts, Kind, Known, Verdict
 
 __all__ = ["Reader"]
@@ -58,12 +58,12 @@ class Reader:
     root : Path
         The site's folder.
     settings : Settings
-    keys : mapping of str to PublicKeys
-        The public keys of the site, for each data set.
+    keys : mapping of str to sequence of OwnKey
+        The public keys of the site, and their files, for each data set.
     """
 
-    def __init__(self, root: Path, settings: Settings, keys: Mapping[str, PublicKeys]) -> None:
-        told = {name: str(key) for name, key in keys.items()}
+    def __init__(self, root: Path, settings: Settings, keys: Mapping[str, Sequence[OwnKey]]) -> None:
+        told = {name: [(str(key), str(file)) for key, file in own] for name, own in keys.items()}
         named = settings.model_dump(mode="json")
         self._about = {"root": str(root), "settings": named, "keys": told, "memory": _MEMORY}
         self._process: _Process | None = None
@@ -311,7 +311,7 @@ def _main() -> None:
 
     harden()
     about = json.loads(sys.stdin.buffer.readline())
-    keys = {name: PublicKeys.parse(key) for name, key in about["keys"].items()}
+    keys = {name: [(PublicKeys.parse(key), Path(file)) for key, file in own] for name, own in about["keys"].items()}
     judge = Judge(Path(about["root"]), Settings.model_validate(about["settings"]), keys)
     if sys.platform == "linux":
         _limit_memory(about["memory"])

@@ -14,15 +14,15 @@ from pathlib import Path
 from types import FrameType
 
 from masquerade_core.errors import BadInput
-from masquerade_core.identity import PublicKeys
 from masquerade_core.words import printable
 from masquerade_host.process.process import handled
+from masquerade_host.store.kept_keys import all_kept
 from masquerade_host.store.keyfiles import load_keys
 from masquerade_party.serving.children import Processes
 from masquerade_party.serving.folders import LOCK, Folders
 from masquerade_party.serving.reading import Reader
 from masquerade_party.serving.server import Server
-from masquerade_party.serving.settings import Settings, key_of, load_settings, records_of
+from masquerade_party.serving.settings import OwnKey, Settings, key_of, load_settings, records_of
 
 __all__ = ["serve"]
 
@@ -64,8 +64,8 @@ def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> Non
         say(f"the site was stopped by {told[0]}")
 
 
-def _keys(root: Path, settings: Settings) -> dict[str, PublicKeys]:
-    """Return the site's public key for each data set.
+def _keys(root: Path, settings: Settings) -> dict[str, tuple[OwnKey, ...]]:
+    """Return the site's public keys for each data set: the newest, and those that were rotated away.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def _keys(root: Path, settings: Settings) -> dict[str, PublicKeys]:
     for each in settings.data.values():
         records_of(root, each)  # what cannot be read at all is found now
     files = {name: key_of(root, settings, each) for name, each in settings.data.items()}
-    public = {file: load_keys(file).public for file in set(files.values())}
+    public = {file: ((load_keys(file).public, file), *all_kept(file)) for file in set(files.values())}
     return {name: public[file] for name, file in files.items()}
 
 

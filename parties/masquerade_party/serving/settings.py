@@ -23,13 +23,17 @@ from masquerade_core.bounded import read_text, toml_of
 from masquerade_core.data.addresses import Query
 from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput
+from masquerade_core.identity import PublicKeys
 from masquerade_core.study.sections import Section
 from masquerade_core.study.text import explain
 
-__all__ = ["SETTINGS", "DataSet", "Settings", "key_of", "load_settings", "records_of"]
+__all__ = ["SETTINGS", "DataSet", "OwnKey", "Settings", "key_of", "load_settings", "records_of"]
 
 SETTINGS = "site.toml"
 """The file's name."""
+
+OwnKey = tuple[PublicKeys, Path]
+"""The public half of keys of this site, and the file with the secret one."""
 
 _EXAMPLE = 'write two lines: key = "site.key", and data.patients.records = "records.csv"'
 _MOST_BYTES = 1 << 20

@@ -73,12 +73,13 @@ def _listen(study_file: Path, key: Path | None, at: str | None) -> Outcome:
     from masquerade_core.study_files import load_study
     from masquerade_core.words import listed
     from masquerade_host.process.process import harden, stoppable
-    from masquerade_host.store.keyfiles import load_keys
+    from masquerade_host.store.kept_keys import load_keys_for
     from masquerade_host.transport.rehearsal import rehearse
 
     if key is None:
         raise BadInput("--listen needs Charlie's key, which sites expect there", "add --key")
     harden()
     with stoppable():
-        there = rehearse(load_study(study_file)[0], load_keys(key), lambda line: typer.echo(line, err=True), address=at)
+        study, _ = load_study(study_file)
+        there = rehearse(study, load_keys_for(study, key)[0], lambda line: typer.echo(line, err=True), address=at)
     return Outcome(f"{listed(there)} reached this port and proved their keys", {"parties": list(there)})

@@ -198,11 +198,13 @@ def parsed(path: Path) -> "Study":
 
 def _summary(study: "Study") -> dict[str, Any]:
     from masquerade.report import study_fingerprint
+    from masquerade_core.study.sections import DECLARED
 
     return {
         "name": study.study.name,
         "fingerprint": study_fingerprint(study),
         "protocol": study.study.protocol,
+        "declared": study.study.model_dump(include=set(DECLARED), exclude_none=True),
         "n_parties": study.K,
         "n_features": len(study.features),
         "epsilon": study.privacy.epsilon,

@@ -60,6 +60,8 @@ class Board:
     agreed : tuple of str
         Who agreed.
     answer : Answer
+    facts : tuple of (str, str)
+        What the coordinator declares of the study, and its privacy target: names and values.
     """
 
     done: tuple[str, ...]
@@ -70,6 +72,7 @@ class Board:
     limits: tuple[str, ...]
     agreed: tuple[str, ...]
     answer: Answer
+    facts: tuple[tuple[str, str], ...]
 
 
 def day(text: object) -> str:
@@ -124,6 +127,7 @@ def board_of_run(run: Run, entry: Protocol | None, audit: Mapping[str, Any] | No
         limits=limits(rows, learned, audit),
         agreed=tuple(_agreed(run)),
         answer=_answer(run),
+        facts=_facts(study, float(result["epsilon"])),
     )
 
 
@@ -153,7 +157,13 @@ def board_of_study(
         limits=limits(rows, learned, audit),
         agreed=(),
         answer=Answer("unknown", "For signature", ""),
+        facts=_facts(study, study.privacy.epsilon),
     )
+
+
+def _facts(study: Study | None, epsilon: float) -> tuple[tuple[str, str], ...]:
+    declared = study.study.declared if study is not None else ()
+    return (*declared, ("privacy target", f"epsilon {epsilon:g}"))
 
 
 _LEAVES = (
@@ -294,13 +304,14 @@ def _answer(run: Run) -> Answer:
     if run.watermark:
         return Answer("no", "A simulation", "Nothing was signed, so there is nothing to verify.")
     if run.transcript is None:
-        return Answer("unknown", "Not verified", "This folder has no signed transcript.")
+        return Answer("unknown", "Nothing verified", "This folder has no signed transcript.")
     if run.problems:
         return Answer("no", "Does not hold", f"This folder was changed, or is not whole: {run.problems[0]}.")
     who = "Charlie" if run.participant == CHARLIE else run.participant
+    beyond = ", and that the coordinator's words above are," if run.study and run.study.study.declared else ","
     return Answer(
         "yes",
-        "Verified",
+        "Signatures verified",
         f"When this page was written, every signature held, and every file was as {who} had signed it. "
-        "That the records themselves are true, nobody can verify.",
+        f"That the records themselves are true{beyond} nobody can verify.",
     )

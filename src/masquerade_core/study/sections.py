@@ -30,6 +30,7 @@ from masquerade_core.words import DELTA, UNSHOWN, counted, listed
 
 __all__ = [
     "CHARLIE",
+    "DECLARED",
     "MOST_PARTIES",
     "THRESHOLD_RULES",
     "AuxiliaryFile",
@@ -242,6 +243,15 @@ def _number(x: float) -> str:
 # --- Sections --------------------------------------------------------------------
 
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
+_Purpose = Annotated[str, Field(pattern=rf"\A[^{UNSHOWN}]{{1,400}}\z")]
+
+DECLARED = {
+    "purpose": "purpose",
+    "legal_basis": "legal basis",
+    "ethics_number": "ethics number",
+    "contact": "contact",
+}
+"""What a coordinator may declare about a study: the fields of ``[study]``, and what people call them."""
 
 OutOfBounds = Literal["refuse", "clamp"]
 """The treatment of cells that do not fit the study's public bounds and levels."""
@@ -261,10 +271,14 @@ Precision = Literal["float64", "float32"]
 
 
 class StudySection(Section):
-    """``[study]``: its name, its protocol, and the rules under which it runs."""
+    """``[study]``: its name, its protocol, what is declared about it, and the rules under which it runs."""
 
     name: _Name
     protocol: _Name
+    purpose: _Purpose | None = Field(default=None, description="what the study is for; public")
+    legal_basis: _Text | None = Field(default=None, description="the legal basis of the study; public")
+    ethics_number: _Text | None = Field(default=None, description="its number at an ethics committee; public")
+    contact: _Text | None = Field(default=None, description="whom to ask about the study; public")
     min_parties: int = Field(ge=1, description="the fewest parties a run may have")
     lead: _Name | None = Field(
         default=None, description="the party that holds the secret half of the parties' encryption key"
@@ -312,6 +326,12 @@ class StudySection(Section):
         "epsilon and delta, so there is more noise",
     )
     nonce: str = Field(pattern=r"\A[A-Za-z0-9_-]{16,64}\z", description="16 random characters, made by 'study new'")
+
+    @property
+    def declared(self) -> tuple[tuple[str, str], ...]:
+        """What the coordinator declares about the study: what people call each field that is given, and its text."""
+        given = ((words, getattr(self, field)) for field, words in DECLARED.items())
+        return tuple((words, text) for words, text in given if text is not None)
 
 
 class Privacy(Section):

@@ -332,6 +332,10 @@ class Study(Section):
             return self.parties[self.place_of[name]]
         raise BadInput(f"{name!r} is not in the roster", f"name one of the parties: {', '.join(self.names)}")
 
+    def names_key(self, key: PublicKeys) -> bool:
+        """Return whether a participant of the study owns a key."""
+        return key == self.curator.key or any(party.key == key for party in self.parties)
+
     def name_of(self, key: PublicKeys) -> str:
         """Return the owner of a key: a party's name, or ``CHARLIE``.
 

@@ -36,6 +36,7 @@ _PATTERNS = {
     "address": "tcp://HOST:PORT",
     "nonce": "16 to 64 letters, digits, '-' or '_', as 'masquerade study new' makes them",
     "text": "1 to 128 printable characters",
+    "purpose": "1 to 400 printable characters",
     "name": "1 to 32 lower-case letters, digits or '-', beginning with a letter or digit",
 }
 _BOUNDS = {
@@ -149,7 +150,7 @@ def _sentence(error: Any, root: type[BaseModel]) -> str:  # noqa: PLR0911  one r
         return f"{place} is {_shown(error['input'])}, but must be {words} {context[key]:g}"
     if kind == "string_pattern_mismatch":
         wanted = _PATTERNS.get(str(last), _PATTERNS["name"])
-        if context["pattern"].startswith(r"\A[^"):
+        if context["pattern"].startswith(r"\A[^") and str(last) not in _PATTERNS:
             wanted = _PATTERNS["text"]
         return f"{place} is {_shown(error['input'])}, but must be {wanted}"
     if kind == "literal_error":

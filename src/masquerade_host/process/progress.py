@@ -252,7 +252,7 @@ _ALLOWED = frozenset(
         *(*NAMING, "grounds"),
         *("clamped", "filled", "left", "reason"),
         *("done", "total", "address", "count", "seconds", "messages", "bytes", "fields", "version", "result"),
-        *("error", "low", "high", "epsilon", "population"),
+        *("error", "low", "high", "epsilon", "population", "file"),
         *("error_code", "exit_code", "error_id", "message", "hint"),
     }
 )
@@ -287,6 +287,7 @@ _SENTENCES = {
     "learned": "The release rests on {total} records of all parties.",
     "measured": "On records that were held back the model's error is {error}; {low} to {high} with 95 % confidence.",
     "paid": "Of the budget of {population!r}, epsilon = {epsilon} is spent, this study included; {left} is left.",
+    "kept_keys": "This study names older keys of yours, so those in {file} are used.",
     "metrics": "Metrics are at {address}.",
     "done": "Done. The results are in {result}.",
 }

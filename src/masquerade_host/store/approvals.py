@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from masquerade_core import __version__
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
 from masquerade_core.study import Study
+from masquerade_core.study.sections import DECLARED
 from masquerade_host.store.state import StateFolder, private_folder
 from masquerade_host.store.syncing import sync_folder, write_private
 
@@ -80,8 +81,10 @@ class Approval(BaseModel):
     accepted : tuple of str
         The columns that looked like a mistake in the records, and that the person accepted.
     ranges, but_ranges : str
-        Hashes of the study's bounds, levels, edges and fillers, and of all else in it but its name and its nonce. A
-        later study that differs in the first alone is noticed.
+        Hashes of the study's bounds, levels, edges and fillers, and of all else in it but its name, its nonce and what
+        is declared of its purpose. A later study that differs in the first alone is noticed.
+    key : str
+        The fingerprint of the keys by which the study names this machine's party; "" in older records.
     compared : Compared, optional
         Whose keys were compared, where this site joined by an invitation.
     """
@@ -102,6 +105,7 @@ class Approval(BaseModel):
     ranges: str = ""
     but_ranges: str = ""
     compared: Compared | None = None
+    key: str = ""
 
     @classmethod
     def given(
@@ -141,6 +145,7 @@ class Approval(BaseModel):
             ranges=(hashes := _hashes(study))[0],
             but_ranges=hashes[1],
             compared=compared,
+            key=study.party(me).key.fingerprint(),
         )
 
     def differs_in_ranges(self, study: Study) -> bool:
@@ -150,12 +155,12 @@ class Approval(BaseModel):
 
 
 def _hashes(study: Study) -> tuple[str, str]:
-    """Return hashes of a study's public ranges, and of the rest of it without its name and its nonce."""
+    """Return hashes of a study's public ranges, and of the rest of it without what changes nothing in a run."""
     dump = study.model_dump(mode="json", by_alias=True, exclude_none=True)
     columns = [dump["label"], *dump["feature"]]
     ranges = [{key: column.pop(key) for key in _RANGES if key in column} for column in columns]
-    for key in ("name", "nonce"):
-        del dump["study"][key]
+    for key in ("name", "nonce", *DECLARED):
+        dump["study"].pop(key, None)
     one, rest = (json.dumps(part, sort_keys=True).encode() for part in (ranges, dump))
     return hashlib.sha256(one).hexdigest(), hashlib.sha256(rest).hexdigest()
 

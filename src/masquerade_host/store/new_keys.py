@@ -9,6 +9,7 @@ from pathlib import Path
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.rng import SystemRng
+from masquerade_host.store.kept_keys import UNTIL, public_beside
 from masquerade_host.store.keyfiles import HALVES_BYTES, Keys, load_keys, text_of, too_little_memory
 from masquerade_host.store.locked_keys import LockedKeys, NotEnoughMemory, passphrase_of
 from masquerade_host.store.state import private_folder
@@ -119,6 +120,7 @@ def rotate_keys(
     keys = make_keys(fresh, passphrase)
     try:
         kept = _kept_beside(path)
+        _write(public_beside(kept), f"{old.public}\n")
         fresh.replace(path)
         sync_folder(path.parent)
     except OSError as error:
@@ -128,13 +130,15 @@ def rotate_keys(
 
 
 def _kept_beside(path: Path) -> Path:
-    """Give the file a second name with today's date, and a number where that name is taken."""
+    """Give the file a second name with today's date, and a number where that name, or its public half's, is taken."""
     number = 1
     while True:
-        name = f"{path.name}.until-{datetime.now(UTC):%Y-%m-%d}" + (f"-{number}" if number > 1 else "")
+        name = f"{path.name}{UNTIL}{datetime.now(UTC):%Y-%m-%d}" + (f"-{number}" if number > 1 else "")
+        kept = path.with_name(name)
         try:
-            path.with_name(name).hardlink_to(path)
+            if not public_beside(kept).exists():
+                kept.hardlink_to(path)
+                return kept
         except FileExistsError:
-            number += 1
-        else:
-            return path.with_name(name)
+            pass
+        number += 1

@@ -465,6 +465,14 @@ def test_show_explains_and_gives_every_fingerprint(
         assert key.fingerprint() in text
     assert data["fingerprint"] in text
     assert "age (0 to 120), sex (f, m)" in " ".join(text.split())
+    assert data["declared"] == {}
+    assert "What the coordinator declares" not in text
+    file.write_text(re.sub(r"# (purpose|legal_basis|ethics_number|contact) =", r"\1 =", file.read_text()))
+    declared = load_study(file, in_memory=True)[0].study.declared
+    assert len(declared) == len(shell.json("study", "show", file).data["declared"]) == 4
+    text = " ".join(shell("study", "show", file).err.split())
+    for name, words in declared:
+        assert f"{name[0].upper()}{name[1:]}: {words}" in text
 
 
 def test_show_says_that_the_lead_holds_a_secret_key_only_where_it_does(

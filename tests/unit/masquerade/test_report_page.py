@@ -209,17 +209,28 @@ def test_page_one_takes_the_worst_row_of_each_observer(runs: dict[str, Path]) ->
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_page_one_has_no_formula_and_says_who_agreed_and_that_it_is_verified(
-    runs: dict[str, Path], protocol: str
-) -> None:
+def test_page_one_has_no_formula_and_says_who_agreed_and_what_is_verified(runs: dict[str, Path], protocol: str) -> None:
     page = _page(runs[protocol] / "north")
     board = Read(page[page.index('<div class="board">') : page.index('<div class="reference">')]).text.replace(
         HOSTILE, ""
     )
-    assert not re.search(r"epsilon|delta|[εδ]|e\^|=", board)
+    assert not re.search(r"delta|[εδ]|e\^|=", board)
+    assert re.findall(r"epsilon\s+\S+", board) == ["epsilon 1"]
     assert "Dr. A. Steward" in board
-    assert "Verified" in board
+    assert "Signatures verified" in board
     assert all(name in board for name in NAMES)
+    for declared in ("come to the ward again", "consent", "2026-123", "a.coordinator@example.org"):
+        assert declared in board
+
+
+def test_the_lines_of_reference_fold_each_under_a_name_of_its_own(runs: dict[str, Path]) -> None:
+    page = _page(runs["dp-gd"] / "north")
+    folded = re.findall(
+        r"<details>\s*<summary[^>]*>(.*?)</summary>\s*<dl(.*?)</dl>\s*</details>", page, flags=re.DOTALL
+    )
+    assert len(folded) == page.count('<div class="row"') > 1
+    assert len({Read(summary).text for summary, _ in folded}) == len(folded)
+    assert all(each.count("<dt>") in {6, 7} for _, each in folded)
 
 
 def test_a_folder_that_was_changed_is_not_called_verified(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -231,7 +242,7 @@ def test_a_folder_that_was_changed_is_not_called_verified(runs: dict[str, Path],
     assert not run.verified
     page = Read(report_page(run)).text
     assert says(page, "folder_does_not_hold")
-    assert "Verified" not in page
+    assert "Signatures verified" not in page
 
 
 # --- The conversation -----------------------------------------------------------------------
@@ -335,7 +346,7 @@ def test_a_simulation_is_marked_all_over(tmp_path: Path, protocol: str) -> None:
     read = Read(page)
     assert read.text.count(WATERMARK) >= 3
     assert ("body", {"class": "marked"}) in read.tags
-    assert "Verified" not in read.text
+    assert "Signatures verified" not in read.text
     assert says(read.text, "user_saw_all")
 
 

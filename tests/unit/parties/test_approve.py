@@ -24,7 +24,7 @@ from masquerade_host.store.approvals import find_approval
 from masquerade_host.store.ledger import Account, Ledger
 from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
-from masquerade_party._approve import login_name
+from masquerade_party._approve import in_words, login_name
 from masquerade_party._records import sizes_of
 from masquerade_party._site import LedgerAttempt
 from masquerade_protocols import protocol_of
@@ -577,6 +577,17 @@ def test_an_approved_party_joins_whatever_its_cells_hold(desk: Desk) -> None:
     assert went_on(desk.party(data=odd))
 
 
+def test_what_the_coordinator_declares_stands_before_the_yes(desk: Desk) -> None:
+    desk.budget()
+    declared = 'purpose = "which patients come back"\nethics_number = "2026-123"\n[privacy]'
+    (path := desk.machines.folder / "new.toml").write_text(desk.study.to_toml().replace("[privacy]", declared))
+    study = Study.parse(path.read_text())
+    words = in_words(study, "p1", protocol_of(study).explain(study))
+    title, first = words.index("What the coordinator declares"), words.index("What leaves this machine")
+    assert title < words.index("Purpose: which patients come back") < words.index("Ethics number: 2026-123") < first
+    assert "What the coordinator declares" not in in_words(desk.study, "p1", protocol_of(study).explain(study))
+
+
 def test_a_study_that_varies_another_one_s_bounds_is_noticed(desk: Desk) -> None:
     desk.budget()
     assert desk.approve().code == 0
@@ -594,7 +605,10 @@ def test_a_study_that_varies_another_one_s_bounds_is_noticed(desk: Desk) -> None
         return " ".join(answer.data["beside"])
 
     assert not beside(text)  # the same study again
+    old_nonce = 'nonce = "another-nonce-of-22-ch"'
     narrow = text.replace(f"max = {old.max}", f"max = {(old.max or 0) - 1}", 1)
     assert narrow != text
     assert says(beside(narrow), "differs_in_ranges")
+    declared = f'{old_nonce}\npurpose = "another"\ncontact = "nobody"'
+    assert says(beside(narrow.replace(old_nonce, declared)), "differs_in_ranges")  # words hide nothing
     assert not beside(narrow.replace("epsilon = 1.0", "epsilon = 0.5"))  # it differs in more than that

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from masquerade.rotating import needs_of
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.approvals import Approval, record_approval
+from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
 from masquerade_host.store.policy import DEFAULT_POPULATION
@@ -23,7 +25,7 @@ from masquerade_party.serving.settings import Settings, load_settings
 from masquerade_party.serving.verdicts import Kind, Verdict
 from tests.face_helpers import Shell
 from tests.host_helpers import study_text
-from tests.messages import raises
+from tests.messages import raises, says
 
 SETTINGS = 'key = "site.key"\n[data.patients]\nrecords = "records.csv"\nstate = "state"\n'
 
@@ -77,6 +79,11 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
 # --- Verdicts ---------------------------------------------------------------------------
 
 
@@ -113,6 +120,63 @@ def test_a_query_is_a_data_set_as_well_and_is_shown_to_nobody(site: Site) -> Non
     (site.root / "site.toml").write_text(SETTINGS.replace("records.csv", "mysql://db.example SELECT 1"))
     with raises(BadInput, "address_kind_refused", "mysql"):
         site.verdict()
+
+
+def test_keys_that_are_rotated_still_serve_what_names_them(site: Site, shell: Shell) -> None:
+    site.budget().close()
+    site.approve()
+    item = Item(Place.INBOX, "patients", "study")
+    site.folders.write(item, Record(state=State.WAITS, participant="p1"))
+    told = shell.json("keys", "rotate", site.root / "site.key", "--state", site.root / "no-such")
+    study = Study.parse(site.text)
+    (need,) = told.data["still_needed_by"]
+    assert (need["study"], need["fingerprint"], need["participant"]) == ("toy", study.fingerprint(), "p1")
+    kept = Path(told.data["old_file"])
+    found = site.verdict()
+    assert found.kind is Kind.READY
+    assert found.known is not None
+    assert found.known.key == kept
+    site.state.approval(study, "p1").unlink()
+    error = site.verdict().error
+    assert error is not None
+    assert f"--key {kept}" in error.hint
+    new = Study.parse(site.text.replace(str(site.keys["site"]), told.data["public_key"]))
+    site.path.write_text(new.to_toml())
+    known = site.verdict().known
+    assert known is not None
+    assert known.key == site.root / "site.key"
+    again = shell.json(
+        "keys", "rotate", site.root / "site.key"
+    )  # the older study's file is not there, and not approved
+    assert [need["fingerprint"] for need in again.data["still_needed_by"]] == [new.fingerprint()]
+
+
+def test_a_rotation_lists_each_study_once_with_what_is_known_of_its_run(site: Site, shell: Shell) -> None:
+    study, ledger = Study.parse(site.text), site.budget()
+    ledger.adopt(b"f" * 32, DEFAULT_POPULATION, by="a test")
+
+    def listed(keys: Keys | None = None) -> tuple[list[str], int]:
+        needs = needs_of(site.root / "site.key", site.keys["site"] if keys is None else keys.public)
+        return [need.why for need in needs.studies], needs.finished
+
+    assert listed() == ([], 0)
+    site.approve()
+    assert listed(make_keys(site.root / "stranger.key")) == ([], 0)
+    (why,), _ = listed()
+    assert says(why, "approved_and_not_run", "a test", ...)
+    ledger.reserve(study, "p1", population=DEFAULT_POPULATION, fingerprint=b"f" * 32, approved_by="a test")
+    ledger.start_attempt(study, "p1", b"f" * 32)
+    (why,), _ = listed()
+    assert says(why, "attempt_has_begun")
+    ledger.finish(study, "p1")
+    journal = site.state.run(study, "p1") / "journal.sqlite"
+    journal.parent.mkdir(parents=True)
+    journal.touch()
+    (why,), _ = listed()
+    assert says(why, "run_has_begun")
+    journal.unlink()
+    assert listed() == ([], 1)
+    ledger.close()
 
 
 @pytest.mark.parametrize("approved", [False, True])

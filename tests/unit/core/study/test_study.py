@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, PublicKeys, Study, as_fraction
+from masquerade_core.study.sections import DECLARED
 from masquerade_core.study_files import load_study
 from tests.messages import raises
 
@@ -403,3 +404,32 @@ def test_what_follows_from_the_parties_is_worked_out_anew_for_a_copy() -> None:
     assert (turned.names, turned.place_of["hospital-b"], turned.d) == (("hospital-b", "hospital-a"), 0, 2)
     assert turned != study
     assert study.model_copy() == study
+
+
+# --- What is declared -----------------------------------------------------------------
+
+
+def test_what_is_declared_is_part_of_the_hash_and_a_study_without_it_keeps_its_own() -> None:
+    plain = Study.parse(GOOD)
+    assert plain.study.declared == ()
+    assert not any(name in plain.to_toml() for name in DECLARED)
+    digests = {plain.digest()}
+    for name in DECLARED:
+        study = Study.parse(GOOD.replace("[privacy]", f'{name} = "wörds, 1"\n\n[privacy]'))
+        assert study.study.declared == ((DECLARED[name], "wörds, 1"),)
+        assert Study.parse(study.to_toml()).digest() == study.digest()
+        digests.add(study.digest())
+    assert len(digests) == 1 + len(DECLARED)
+
+
+@pytest.mark.parametrize(("name", "most"), [("purpose", 400), ("legal_basis", 128), ("contact", 128)])
+def test_what_is_declared_is_one_line_of_limited_length(name: str, most: int) -> None:
+    def parsed(text: str) -> Study:
+        return Study.parse(GOOD.replace("[privacy]", f'{name} = "{text}"\n\n[privacy]'))
+
+    parsed("a" * most)
+    for text in ("", "a" * (most + 1), "two\\nlines", "turned \\u202e round"):
+        with raises(
+            BadInput, "key_of_another_kind", f"study: [study] {name}", ..., f"1 to {most} printable characters"
+        ):
+            parsed(text)

@@ -12,11 +12,15 @@ import pytest
 from nacl.pwhash import argon2id
 
 from masquerade_core.errors import BadInput
+from masquerade_core.identity import CHARLIE, PublicKeys
+from masquerade_core.study import Study
 from masquerade_host.store import locked_keys
+from masquerade_host.store.kept_keys import all_kept, load_keys_for, public_beside
 from masquerade_host.store.keyfiles import load_keys
 from masquerade_host.store.locked_keys import VARIABLE, new_passphrase, passphrase_of
 from masquerade_host.store.new_keys import make_keys, rotate_keys
 from tests.face_helpers import Shell
+from tests.host_helpers import study_text
 from tests.messages import raises, says
 
 WORDS = "an umbrella for nine cats"
@@ -248,7 +252,8 @@ def test_rotated_keys_are_new_and_the_old_file_stays_beside_them(tmp_path: Path)
     assert second.old == first.keys.public
     assert load_keys(first.kept).public == old.public
     assert load_keys(second.kept).public == first.keys.public
-    assert sorted(tmp_path.iterdir()) == sorted((path, first.kept, second.kept))
+    kept = (first.kept, second.kept)
+    assert sorted(tmp_path.iterdir()) == sorted((path, *kept, *map(public_beside, kept)))
     assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
 
 
@@ -303,6 +308,43 @@ def test_a_folder_that_cannot_be_written_leaves_the_old_keys(tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == [path]
 
 
+def study_of(*public: PublicKeys) -> Study:
+    return Study.parse(study_text(dict(zip(("p1", "p2", CHARLIE), public, strict=True)), "tcp://127.0.0.1:5555", 60.0))
+
+
+def test_a_study_that_names_older_keys_gets_them_and_asks_for_one_passphrase(tmp_path: Path) -> None:
+    path, others = tmp_path / "my.key", [make_keys(tmp_path / name).public for name in ("p2.key", "charlie.key")]
+    publics = [make_keys(path, WORDS).public, *(rotate_keys(path, ask=told(WORDS)).keys.public for _ in range(2))]
+    asked: list[Path] = []
+
+    def ask(file: Path) -> str:
+        asked.append(file)
+        return WORDS
+
+    kept = [file for _, file in all_kept(path)]
+    for public, file in zip(publics, (*kept, path), strict=True):
+        asked.clear()
+        keys, found = load_keys_for(study_of(public, *others), path, ask)
+        assert (keys.public, found, asked) == (public, file, [path] if file == path else [path, file])
+    with raises(BadInput, "key_of_nobody", ...):
+        stranger = study_of(*others, make_keys(tmp_path / "x.key").public)
+        stranger.name_of(load_keys_for(stranger, path, ask)[0].public)
+
+
+def test_without_its_public_half_a_kept_file_is_found_and_without_itself_it_is_named(tmp_path: Path) -> None:
+    path, others = tmp_path / "my.key", [make_keys(tmp_path / name).public for name in ("p2.key", "charlie.key")]
+    study = study_of(make_keys(path).public, *others)
+    kept = rotate_keys(path).kept
+    (half := public_beside(kept)).rename(tmp_path / "away")
+    assert load_keys_for(study, path)[1] == kept
+    (tmp_path / "away").rename(half)
+    kept.unlink()
+    with raises(BadInput, "names_older_keys", path) as caught:
+        load_keys_for(study, path)
+    assert str(kept) in caught.value.hint
+    assert rotate_keys(path).kept != kept  # its name is that of a public half
+
+
 def test_the_command_says_who_must_be_told_and_leaves_the_ledger_s_key_alone(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "ledger.key").write_bytes(b"the ledger's")
     file = tmp_path / "my.key"
@@ -313,5 +355,6 @@ def test_the_command_says_who_must_be_told_and_leaves_the_ledger_s_key_alone(she
     assert data.data["public_key"] == shell("keys", "show", file).out.strip() != before
     assert shell("keys", "show", data.data["old_file"]).out.strip() == before
     assert says(data.json["hint"], "tell_every_coordinator")
-    assert f"--key {data.data['old_file']}" in data.json["hint"]
+    assert data.data["old_file"] in data.json["hint"]
+    assert (data.data["still_needed_by"], data.data["finished"]) == ([], 0)
     assert (tmp_path / "ledger.key").read_bytes() == b"the ledger's"
