@@ -132,7 +132,9 @@ def least_noise_left(deviation: float, d: int, steps: int, eta: float, curvature
     return eta * deviation * math.sqrt(d * squares)
 
 
-def judged_by_scores(clean: Model, what: str, released: Released, together: Dataset, epsilon: float) -> Noiseless:
+def judged_by_scores(
+    clean: Model, what: str, released: Released, together: Dataset, epsilon: float, foreseen: Expectation
+) -> Noiseless:
     """Judge by how far the noise moved the records' scores, and by how many answers it changed.
 
     Where no record points, noise does no harm.
@@ -148,6 +150,8 @@ def judged_by_scores(clean: Model, what: str, released: Released, together: Data
         All records.
     epsilon : float
         The study's.
+    foreseen : Expectation
+        What was said before the run. Where it asked for more, the advice asks for the same.
     """
     scores = scores_of(clean, together.X, together.classes)
     moved = scores_of(released, together.X, together.classes) - scores
@@ -155,9 +159,12 @@ def judged_by_scores(clean: Model, what: str, released: Released, together: Data
     others = answers_of(released, together.X, together.classes) != answers_of(clean, together.X, together.classes)
     if ratio <= _SHOWS or np.mean(others) <= _FEW:
         return Noiseless(clean, what, ratio, epsilon)
-    enough = epsilon * ratio / SMALL_NOISE
+    enough, records = foreseen.enough_epsilon, foreseen.enough_records
+    if enough is None or records is None or enough <= epsilon:
+        enough = epsilon * ratio / SMALL_NOISE
+        records = math.ceil(ratio / SMALL_NOISE * len(together.y))
     advice = (
         f"The noise moved records' scores by {times(ratio)} their size. An epsilon of about {two_digits(enough)} would "
-        f"do, or {times(enough / epsilon)} the {len(together.y):,} records."
+        f"do, or {records:,} records in place of {len(together.y):,}."
     )
     return Noiseless(clean, what, ratio, enough, advice)

@@ -4,12 +4,18 @@ Rich reads ``[bold]`` as a style and ``:a:`` as an emoji in every plain string t
 names, levels and paths that users chose. So this console never interprets a plain string; a style needs a ``Text``.
 """
 
-from typing import Any
+import time
+from types import TracebackType
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.status import Status
+from rich.text import Text
 
-__all__ = ["literal_console", "progress_bar", "words_bar"]
+__all__ = ["Working", "literal_console", "progress_bar", "words_bar"]
+
+_EVERY = 1.0  # seconds between two lines for a pipe
 
 
 def literal_console(**options: Any) -> Console:
@@ -39,3 +45,38 @@ def words_bar(console: Console) -> Progress:
         console=console,
         transient=True,
     )
+
+
+class Working:
+    """What a command does now: beside a spinner that vanishes on a terminal, in at most one line a second elsewhere.
+
+    It can be entered again.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Status | None = None
+        self._said = -_EVERY
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        if self._console.is_terminal:
+            self._status = Status("", console=self._console, spinner_style="cyan")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove the spinner."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def say(self, words: str) -> None:
+        """Say what is being done from now on, in a few words."""
+        if self._status is not None:
+            self._status.update(Text(words, style="dim"))
+        elif not self._console.is_terminal and time.monotonic() >= self._said + _EVERY:
+            self._said = time.monotonic()
+            self._console.print(f"  {words}", soft_wrap=True)

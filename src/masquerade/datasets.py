@@ -1,4 +1,4 @@
-"""Data to try the program with: simulated patients, 569 real records that scikit-learn bundles, a paper's simulation.
+"""Data to try the program with: made-up patients, 569 real records that scikit-learn bundles, a paper's simulation.
 
 No other module draws numbers with numpy's generator. Its seed is fixed, so every machine has the same records, and two
 demonstrations differ by their noise alone.
@@ -25,6 +25,7 @@ __all__ = [
     "deal",
     "party_names",
     "random_split",
+    "returning",
     "shares",
     "shuffled",
     "simulated",
@@ -79,6 +80,9 @@ class Cohort:
         What was done to the records, in sentences without a full stop.
     stated : bool
         Whether ``regularization`` stands in a study, so that every protocol takes it.
+    differ : bool
+        Whether the records were made up such that no two parties have the same kind. A demonstration then says how good
+        the best party would be if all had the same kind.
     """
 
     parties: dict[str, Records]
@@ -93,6 +97,7 @@ class Cohort:
     auxiliary: Records | None = None
     notes: tuple[str, ...] = ()
     stated: bool = False
+    differ: bool = False
 
     def regularization_for(self, protocol: Protocol) -> float | None:
         """Return the Lambda of a study of these records; None where the protocol has one of its own."""
@@ -185,6 +190,89 @@ def _patients(generator: np.random.Generator, n: int, mean: _Array) -> list[list
     return [[*(f"{v:.3f}" for v in x), "yes" if y else "no"] for x, y in zip(X.tolist(), ill.tolist(), strict=True)]
 
 
+_STAYS: dict[str, tuple[float, float, int]] = {
+    "age": (18, 100, 1),
+    "albumin": (20, 50, -1),
+    "days in hospital": (1, 31, 1),
+    "haemoglobin": (60, 180, -1),
+    "medicines": (0, 20, 1),
+    "oxygen": (80, 100, -1),
+    "earlier stays": (0, 10, 1),
+    "sodium": (120, 150, -1),
+    "creatinine": (40, 400, 1),
+    "walking distance": (0, 700, -1),
+}
+"""Bounds of the columns, and whether a larger value makes a return more or less likely."""
+
+_DIFFER = (
+    "Each hospital sees one kind of patients: in 4 of the 10 columns they are nearly alike. So it cannot learn alone "
+    "what these columns tell"
+)
+_ALL_OF_ONE_KIND = (
+    "Joining helps such sites. The same records could be dealt out such that all hospitals see the same kind. Then it "
+    "helps less, or not at all: a line at the end has a hospital's error in that case"
+)
+_FIRST, _LAST = 1.2, 0.8  # how much the first and the last column count, beside each other
+_STEEP = 6.0
+_ALIKE = 4
+_CENTRE, _SPREAD = 0.6, 0.1  # of a hospital's patients in such a column, where the bounds are -1 and 1
+_OF_ONE_HOSPITAL, _FEWEST_STAYS = 300, 1_500
+
+
+def returning(K: int = 5, *, seed: int = SEED) -> Cohort:
+    """Make up patients of K hospitals, and who of them comes back within a month.
+
+    One rule says everywhere how likely a return is. But in 4 of the 10 columns a hospital's own patients are nearly
+    alike: it sees only the old, or only those who take few medicines. Such a column looks the same in those who come
+    back and in those who do not, so the hospital cannot learn how much it counts. All hospitals together can. The test
+    set has as many patients of every hospital.
+
+    Parameters
+    ----------
+    K : int
+        The number of hospitals. They have 300 records each on average, and 1,500 together at least.
+    seed : int
+        Another seed makes other patients up.
+    """
+    generator = np.random.default_rng(seed)
+    low, high, sign = (np.array(values, dtype=np.float64) for values in zip(*_STAYS.values(), strict=True))
+    weights = sign * np.linspace(_FIRST, _LAST, len(sign))
+    weights *= _STEEP / np.linalg.norm(weights)
+    sizes = shares(max(_OF_ONE_HOSPITAL * K, _FEWEST_STAYS), K, smallest=0.6)
+
+    def patients(hospital: int, n: int) -> list[list[str]]:
+        X = generator.uniform(-1, 1, size=(n, len(sign)))
+        for k in range(_ALIKE):
+            end = _CENTRE if (hospital + k) % 2 == 0 else -_CENTRE
+            X[:, (_ALIKE * hospital + k) % len(sign)] = np.clip(end + _SPREAD * generator.normal(size=n), -1, 1)
+        back = generator.random(n) < 1 / (1 + np.exp(-X @ weights))
+        cells = np.rint(low + (X + 1) / 2 * (high - low)).astype(int)
+        return [[*map(str, row), "yes" if y else "no"] for row, y in zip(cells.tolist(), back.tolist(), strict=True)]
+
+    columns = (*_STAYS, "back")
+    own = {
+        name: Records(columns, patients(j, n)) for j, (name, n) in enumerate(zip(party_names(K), sizes, strict=True))
+    }
+    test = [row for hospital in range(K) for row in patients(hospital, -(-_SIMULATED_TEST // K))]
+    return Cohort(
+        parties=own,
+        test=Records(columns, test),
+        features=tuple(Feature(name=name, min=bounds[0], max=bounds[1]) for name, bounds in _STAYS.items()),
+        label=Label(name="back", positive="yes"),
+        min_records=100,
+        regularization=0.01,
+        intercept=True,
+        origin=f"{sum(sizes):,} made-up records",
+        simulated=True,
+        notes=(
+            "The records are made up. Their story: which patients are back in hospital within a month?",
+            _DIFFER,
+            _ALL_OF_ONE_KIND,
+        ),
+        differ=True,
+    )
+
+
 _WDBC_BOUNDS: dict[str, tuple[tuple[float, float], tuple[float, float], tuple[float, float]]] = {
     "radius": ((5.0, 30.0), (0.0, 3.0), (5.0, 40.0)),
     "texture": ((5.0, 40.0), (0.0, 5.0), (10.0, 50.0)),
@@ -251,20 +339,19 @@ def breast_cancer(K: int = 5) -> Cohort:
     )
 
 
-_MOST_WDBC_PARTIES = 16
 _USUAL, _MANY, _RECORDS_OF_MANY = 5, 200, 10_000
 
 
 def suited(protocol: Protocol, K: int | None = None) -> Cohort:
     """Return the data that show a protocol best, for K parties.
 
-    These are the 569 real records where some hundreds are enough and K is at most 16, and thousands of simulated
+    These are made-up records of hospitals that differ where some hundreds are enough, and thousands of simulated
     records elsewhere. If K is None there are 5 parties; or 200 small ones, where the noise hides all that a party has.
     """
     if K is None and protocol.protects_parties:
         return simulated(_MANY, _RECORDS_OF_MANY)
     K = _USUAL if K is None else K
-    return breast_cancer(K) if protocol.learns_from_hundreds and K <= _MOST_WDBC_PARTIES else simulated_for(protocol, K)
+    return returning(K) if protocol.learns_from_hundreds else simulated_for(protocol, K)
 
 
 def simulated_for(protocol: Protocol, K: int) -> Cohort:

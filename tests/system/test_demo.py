@@ -128,7 +128,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
     text = " ".join(done.stderr.split())
     for piece in (
         "dp-whitened, epsilon = 1",
-        "569 real records (Wisconsin breast cancer), 5 parties and Charlie",
+        "1,500 made-up records, 5 parties and Charlie",
         "(5 of 5)",
         "moments: ",
         "Privacy statement",
@@ -139,7 +139,7 @@ def test_the_default_demo_is_quick_and_tells_everything(tmp_path: Path) -> None:
         "proved of it: ε = 0.8868, δ = 1e-06",
         "all records in one place",
         "the best single party",
-        "oining was worth it",
+        "oining was worth it for every party",
         "demo only, private figures",
         "runs/demo-",
         "study show",
@@ -158,8 +158,9 @@ def test_the_default_model_is_good_and_its_wish_is_proved(tmp_path: Path) -> Non
     figures = data["demo"]["private_figures"]
     assert (data["protocol"], data["parties"], data["calibration"]) == ("dp-whitened", 5, "proven")
     assert data["metrics"]["test_error"] < figures["pooled"] + 0.12  # more than 99 of 100 runs
-    assert figures["pooled"] < 0.05
-    assert figures["majority"] > 0.2
+    assert figures["pooled"] < 0.08
+    assert figures["majority"] > 0.4
+    assert data["metrics"]["test_error"] < figures["best_single"] < figures["median_single"]  # 19 of 20 runs, or more
     model = data["statement"][0]
     assert (model["epsilon"], model["delta"]) == (pytest.approx(0.8868, abs=1e-4), 1e-6)  # one colluder is counted on
     colluding = next(row for row in data["statement"] if row["view"] == "Charlie with 1 party")

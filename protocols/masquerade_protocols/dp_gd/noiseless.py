@@ -6,6 +6,7 @@ from typing import Any
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.records import training_sides
 from masquerade_core.data.schema import Dataset
+from masquerade_core.privacy.expectation import expected_of_sums
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import judged_by_scores, model_of
 from masquerade_protocols.dp_gd.roles import Descent
@@ -27,4 +28,5 @@ def clean_descent(study: Study, data: Mapping[str, Dataset]) -> Weights:
 def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_unused: Any) -> Noiseless:
     """Judge the noise by how far it moved the records' scores w.x; where no record points, it does no harm."""
     clean = model_of(clean_descent(study, data))
-    return judged_by_scores(clean, "the same steps on exact sums", released, pool(study, data), study.privacy.epsilon)
+    together, epsilon, foreseen = pool(study, data), study.privacy.epsilon, expected_of_sums(study)
+    return judged_by_scores(clean, "the same steps on exact sums", released, together, epsilon, foreseen)

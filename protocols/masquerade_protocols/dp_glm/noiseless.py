@@ -10,6 +10,7 @@ from masquerade_core.model import Model
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
 from masquerade_protocols.comparing import judged_by_scores
+from masquerade_protocols.dp_glm.expected import expected
 from masquerade_protocols.dp_glm.public import Plan
 from masquerade_protocols.dp_glm.roles import learn
 from masquerade_protocols.entry import Noiseless, Released
@@ -29,7 +30,8 @@ def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_
     clean = clean_model(study, data)
     if not any(clean.weights):
         return Noiseless(clean, "the same steps on exact sums", 0.0, None, _why_nothing(clean))
-    return judged_by_scores(clean, "the same steps on exact sums", released, pool(study, data), study.privacy.epsilon)
+    together, epsilon, foreseen = pool(study, data), study.privacy.epsilon, expected(study)
+    return judged_by_scores(clean, "the same steps on exact sums", released, together, epsilon, foreseen)
 
 
 def _why_nothing(clean: Model) -> str:

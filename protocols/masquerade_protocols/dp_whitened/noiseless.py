@@ -7,6 +7,7 @@ from masquerade_core.data.pooling import pool
 from masquerade_core.data.records import training_sides
 from masquerade_core.data.schema import Dataset
 from masquerade_core.model import Model
+from masquerade_core.privacy.expectation import expected_of_sums
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
 from masquerade_protocols.comparing import judged_by_scores
@@ -27,4 +28,5 @@ def clean_model(study: Study, data: Mapping[str, Dataset]) -> Model:
 def noiseless(study: Study, data: Mapping[str, Dataset], released: Released, **_unused: Any) -> Noiseless:
     """Judge the noise by how far it moved the records' scores; where no record points, it does no harm."""
     clean, together = clean_model(study, data), pool(study, data)
-    return judged_by_scores(clean, "the same steps on exact sums", released, together, study.privacy.epsilon)
+    foreseen = expected_of_sums(study)
+    return judged_by_scores(clean, "the same steps on exact sums", released, together, study.privacy.epsilon, foreseen)

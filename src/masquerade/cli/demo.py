@@ -29,6 +29,7 @@ class Source(StrEnum):
 
     SIMULATED = "simulated"
     BREAST_CANCER = "breast-cancer"
+    RETURNING = "returning"
 
 
 def demo(
@@ -50,8 +51,9 @@ def demo(
     dataset: Annotated[
         Source | None,
         typer.Option(
-            help="The records. If not given: breast-cancer where the protocol can learn from a few hundred records "
-            "and there are up to 16 parties, else simulated.",
+            help="The records: made-up patients who return to one of several hospitals that differ; 20,000 other "
+            "simulated ones; or 569 real ones (breast-cancer). If not given: returning where the protocol can learn "
+            "from a few hundred records of a party, else simulated.",
             show_default=False,
         ),
     ] = None,
@@ -117,40 +119,49 @@ def demo(
 ) -> Outcome:
     """Run Charlie, the curator, and several parties as processes on this machine: keys, study, run, report."""
     del output_format
-    from masquerade.console import literal_console
-    from masquerade.demo import discard, play, play_in_memory, prepare
-    from masquerade.demo.outcome import outcome_shown, write_report
-    from masquerade.demo.view import view_for
-    from masquerade.evaluation_view import evaluation_shown
-    from masquerade.report import descent, statement
-    from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
+    from masquerade.console import Working, literal_console
 
     console = literal_console()
-    template = _study(study)
-    protocol = protocol or (DEFAULT_PROTOCOL if template is None else template.study.protocol)
-    own = {"--by": by, "--label": label, "--ignore": ignore, "--accept": accept, "--test": test, "--study": template}
-    if data is None:
-        cohort = _cohort(entry_named(protocol), dataset, parties, own)
-    else:
-        cohort = _own_cohort(data, dataset, parties, own)
-    target = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
-    existed = out is not None and out.exists()
-    plan = prepare(
-        cohort,
-        epsilon=target,
-        protocol=protocol,
-        directory=out,
-        rounds=rounds,
-        calibration=calibration,
-        like=template,
-    )
+    working = Working(console)
+    _title(console)
+    with working:
+        working.say("loading the program")
+        from masquerade.demo import discard, play, play_in_memory, prepare
+        from masquerade.demo.outcome import outcome_shown, write_report
+        from masquerade.demo.view import view_for
+        from masquerade.evaluation_view import evaluation_shown
+        from masquerade.report import descent, statement
+        from masquerade_protocols import DEFAULT_PROTOCOL, entry_named, protocol_of
+
+        working.say("making records" if data is None else f"reading {data}")
+        template = _study(study)
+        protocol = protocol or (DEFAULT_PROTOCOL if template is None else template.study.protocol)
+        own = {
+            "--by": by, "--label": label, "--ignore": ignore, "--accept": accept, "--test": test, "--study": template
+        }  # fmt: skip
+        if data is None:
+            cohort = _cohort(entry_named(protocol), dataset, parties, own)
+        else:
+            cohort = _own_cohort(data, dataset, parties, own)
+        target = epsilon if epsilon is not None else template.privacy.epsilon if template is not None else 1.0
+        existed = out is not None and out.exists()
+        working.say("making keys and a study")
+        plan = prepare(
+            cohort,
+            epsilon=target,
+            protocol=protocol,
+            directory=out,
+            rounds=rounds,
+            calibration=calibration,
+            like=template,
+        )
     try:
         stages = protocol_of(plan.study).stages
         _introduce(console, plan, loud=data is not None and template is None)
         if plan.in_memory:
-            played = play_in_memory(plan)
+            played = play_in_memory(plan, working)
         else:
-            played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead))
+            played = play(plan, view_for(console, plan.study.names, stages, plan.study.lead), working)
     except BaseException:
         discard(plan.directory, ours=not existed)
         raise
@@ -199,7 +210,9 @@ def _cohort(protocol: "Protocol", dataset: Source | None, parties: int | None, o
     if dataset is None:
         return datasets.suited(protocol, parties)
     K = 5 if parties is None else parties
-    return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.simulated_for(protocol, K)
+    if dataset is Source.SIMULATED:
+        return datasets.simulated_for(protocol, K)
+    return datasets.breast_cancer(K) if dataset is Source.BREAST_CANCER else datasets.returning(K)
 
 
 def _own_cohort(data: Path, dataset: Source | None, parties: int | None, own: "Mapping[str, Any]") -> "Cohort":
@@ -239,6 +252,14 @@ def _check_parties(K: int) -> None:
         )
 
 
+def _title(console: "Console") -> None:
+    from rich.text import Text
+
+    console.print(
+        Text.assemble("\n  ", ("masquerade", "bold magenta"), "  a whole run on this machine"), soft_wrap=True
+    )
+
+
 def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
     from rich.padding import Padding
     from rich.text import Text
@@ -250,16 +271,12 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
     if plan.in_memory:
         where = "in this one process, which is a simulation and no private release"
     console.print(
-        Text.assemble(
-            "\n  ",
-            ("masquerade", "bold magenta"),
+        Text(
             f"  {study.study.protocol}, epsilon = {study.privacy.epsilon:g}\n"
             f"  {plan.cohort.origin}, {study.K} parties and Charlie: {where}",
         ),
         soft_wrap=True,
     )
-    if foreseen := foreseen_of(study):
-        console.print(Padding(Text(foreseen.text, style="yellow" if foreseen.poor else ""), (1, 2, 0, 2)))
     if loud:
         console.print(
             Text.assemble(
@@ -270,6 +287,7 @@ def _introduce(console: "Console", plan: "Plan", *, loud: bool) -> None:
             ),
             soft_wrap=True,
         )
-    notes = "".join(f"\n  - {note}" for note in plan.cohort.notes)
-    if notes:
-        console.print(Text(notes.removeprefix("\n")), soft_wrap=True)
+    for note in plan.cohort.notes:
+        console.print(Padding(Text(f"- {note}"), (0, 2, 0, 2)))
+    if foreseen := foreseen_of(study):
+        console.print(Padding(Text(foreseen.text, style="yellow" if foreseen.poor else ""), (1, 2, 0, 2)))

@@ -4,13 +4,14 @@ They are computed from everybody's records. A real run computes none of them. Wh
 noise comes from the protocol's entry, so this module knows no protocol by name.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade.datasets import Cohort, Records
+from masquerade.datasets import Cohort, Records, shuffled
 from masquerade.demo.plan import MOST_PROCESSES, classifiers
 from masquerade.demo.tuned import tuned_answers
 from masquerade.demo.worth import errs_less, same_answer, worth_it
@@ -54,6 +55,9 @@ class Comparison:
         Whether joining was worth it, in a sentence; empty where no released model was given.
     useless : bool
         Whether the released model is no better than the more frequent answer.
+    alike : float or None
+        The same on as many of everybody's records as the largest party has, drawn at random: a party's error if all
+        had records of one kind. None unless the parties differ on purpose.
     same_answer : str
         A few sentences where the released model gives nearly all test records the same answer; else empty.
     """
@@ -71,6 +75,7 @@ class Comparison:
     worth: str = ""
     useless: bool = False
     same_answer: str = ""
+    alike: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value, with a warning."""
@@ -78,7 +83,11 @@ class Comparison:
 
 
 def compare(
-    study: Study, cohort: Cohort, released: Released | None = None, auxiliary: Auxiliary | None = None
+    study: Study,
+    cohort: Cohort,
+    released: Released | None = None,
+    auxiliary: Auxiliary | None = None,
+    tell: Callable[[str], None] = lambda _words: None,
 ) -> Comparison:
     """Train the classifiers that a demonstration shows beside the released model.
 
@@ -90,12 +99,14 @@ def compare(
         The released model. Only a protocol that judges its noise by itself does without.
     auxiliary : Auxiliary, optional
         The public records that the study names, where it names any.
+    tell : callable
+        Gets what is computed next, in a few words.
     """
     encoder = Encoder.from_study(study)
     data = {name: encoded(records, encoder, study) for name, records in cohort.parties.items()}
     test = encoded(cohort.test, encoder, study)
     some = list(data)[:: -(-len(data) // _LOOKED_AT)] if len(data) > MOST_PROCESSES else list(data)
-    own = {name: tuned_answers(data[name], test.X) != test.y for name in some}
+    own = {name: _errs(data[name], test, name, tell) for name in some}
     singles = [float(np.mean(wrong)) for wrong in own.values()]
     labels, counts = np.unique(test.y, return_counts=True)
     majority = test.y != labels[counts.argmax()]
@@ -107,6 +118,12 @@ def compare(
         theirs = {name: encoded(records, own_encoder, study) for name, records in cohort.parties.items()}
         tests = encoded(cohort.test, own_encoder, study)
     clean = protocol.noiseless(study, theirs, released, auxiliary=auxiliary, classifiers=classifiers(study))
+    together, alike = pool(study, data), None
+    pooled = float(np.mean(_errs(together, test, "all records in one place", tell)))
+    if cohort.differ:
+        rows = shuffled(len(together.y))[: max(len(part.y) for part in data.values())]
+        sample = Dataset(together.X[rows], together.y[rows], together.classes)
+        alike = float(np.mean(_errs(sample, test, "a party whose records are like everybody's", tell)))
     worth, same, useless = "", "", False
     if released is not None:
         said = answers_of(released, tests.X, tests.classes)
@@ -117,7 +134,7 @@ def compare(
         if gives_one_answer(said, test.y):
             same = same_answer(said, learned=_in_words(study, said))
     return Comparison(
-        pooled=float(np.mean(tuned_answers(pool(study, data), test.X) != test.y)),
+        pooled=pooled,
         best_single=min(singles),
         median_single=float(np.median(singles)),
         worst_single=max(singles),
@@ -130,7 +147,13 @@ def compare(
         worth=worth,
         useless=useless,
         same_answer=same,
+        alike=alike,
     )
+
+
+def _errs(records: Dataset, test: Dataset, whose: str, tell: Callable[[str], None]) -> NDArray[np.bool_]:
+    tell(f"learning without privacy, to compare: {whose}")
+    return np.asarray(tuned_answers(records, test.X) != test.y)
 
 
 def _in_words(study: Study, answers: NDArray[np.float64]) -> str:

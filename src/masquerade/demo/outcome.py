@@ -9,6 +9,7 @@ from masquerade.coefficients_view import coefficients_report, read_coefficients
 from masquerade.console import literal_console
 from masquerade.demo.plan import Plan
 from masquerade.demo.play import Played
+from masquerade.demo.worth import gained
 from masquerade.evaluation_view import evaluation_shown
 from masquerade.report import costs, descent, heading, program, short, statement
 from masquerade_core.privacy.expectation import Expectation
@@ -32,9 +33,9 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
     chosen = "" if protocol.name == DEFAULT_PROTOCOL else f" --protocol {protocol.name}"
     chosen += "" if calibration == protocol.default_calibration else f" --calibration {calibration}"
     few = "" if protocol.learns_from_hundreds else ", which are too few for this protocol"
-    real = f"{me} demo{chosen} --dataset breast-cancer", f"the same with real records{few}"
+    real = f"{me} demo{chosen} --dataset breast-cancer", f"the same with 569 real records{few}"
     own = f"{me} demo{chosen} --data FILE --label COLUMN:POSITIVE", "the same with your own records"
-    another = () if protocol.protects_parties else (real if plan.cohort.simulated else own,)
+    another = () if protocol.protects_parties else (*([real] if plan.cohort.simulated else ()), own)
     result, other, where = played.result, played.comparison, plan.directory
     parties = ((f"{where}/{plan.study.names[0]}/", "all that this party has; the other parties likewise"),)
     errors = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
@@ -51,6 +52,9 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
     errors.add_row("all records in one place", f"{other.pooled:.1%}", "no privacy at all; tuned by cross-validation")
     spread = f"tuned alike; the median: {other.median_single:.1%}, the worst: {other.worst_single:.1%}"
     errors.add_row("the best single party", f"{other.best_single:.1%}", spread)
+    if other.alike is not None:
+        dealt = "as many of all these records, drawn at random"
+        errors.add_row("the largest, if all were alike", f"{other.alike:.1%}", dealt)
     errors.add_row("the released model without noise", f"{other.without_noise:.1%}", other.noiseless)
     errors.add_row("no model: the more frequent label", f"{other.majority:.1%}", "")
     parts: list[RenderableType] = [
@@ -60,10 +64,13 @@ def outcome_shown(plan: Plan, played: Played) -> tuple[RenderableType, ...]:
     ]
     if (coefficients := read_coefficients(where / CHARLIE)) is not None:
         parts += coefficients_report(coefficients)
+    foreseen = foreseen_of(plan.study)
+    verdict = foreseen.verdict if foreseen is not None else None
+    if got := gained(result["metrics"]["test_error"], other.pooled, other.majority, verdict):
+        parts.append(Padding(Text(got), (1, 2, 0, 2)))
     if other.worth:
         parts.append(Padding(Text(other.worth, style="bold"), (1, 2, 0, 2)))
-    foreseen = foreseen_of(plan.study) if other.useless else None
-    before = f"Before the run: {foreseen.text}" if foreseen is not None else ""
+    before = f"Before the run: {foreseen.text}" if other.useless and foreseen is not None else ""
     warnings = filter(None, (other.same_answer, other.advice, before))
     parts += [Padding(Text(words, style="yellow"), (1, 2, 0, 2)) for words in warnings]
     parts += [

@@ -1,10 +1,13 @@
 """The course of a demonstration: start all participants, watch them, and report how the run ended."""
 
 import json
+import threading
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
+from masquerade.console import Working
 from masquerade.demo.comparison import Comparison, compare, encoded
 from masquerade.demo.plan import Plan, classifiers
 from masquerade.demo.processes import Event, Participants, error_from
@@ -47,25 +50,36 @@ class Played:
     seconds: float
 
 
-def play_in_memory(plan: Plan) -> Played:
+def play_in_memory(plan: Plan, working: Working) -> Played:
     """Run Charlie and the parties in this process; the files say that this is a simulation."""
     began = time.monotonic()
     study = plan.study
     encoder = Encoder.from_study(study, protocol_of(study).records.coding)
-    simulation = simulate(
-        study,
-        {name: encoded(records, encoder, study) for name, records in plan.cohort.parties.items()},
-        test=encoded(plan.cohort.test, encoder, study),
-        classifiers={name: named(kind) for name, kind in classifiers(study).items()},
-        auxiliary=plan.auxiliary,
-    )
-    simulation.write(plan.home(CHARLIE))
-    seconds = time.monotonic() - began
-    return Played(simulation.result, 0, compare(study, plan.cohort, simulation.model, plan.auxiliary), seconds)
+    with working:
+        working.say(f"the run: {study.K} parties learn, and Charlie learns from them")
+        simulation = simulate(
+            study,
+            {name: encoded(records, encoder, study) for name, records in plan.cohort.parties.items()},
+            test=encoded(plan.cohort.test, encoder, study),
+            classifiers={name: named(kind) for name, kind in classifiers(study).items()},
+            auxiliary=plan.auxiliary,
+        )
+        simulation.write(plan.home(CHARLIE))
+        seconds = time.monotonic() - began
+        compared = compare(study, plan.cohort, simulation.model, plan.auxiliary, working.say)
+    return Played(simulation.result, 0, compared, seconds)
 
 
-def play(plan: Plan, view: View) -> Played:
+def play(plan: Plan, view: View, working: Working) -> Played:
     """Run Charlie and the parties to their end.
+
+    Parameters
+    ----------
+    plan : Plan
+    view : View
+        Shows the run.
+    working : Working
+        Says what is computed after it.
 
     Raises
     ------
@@ -74,8 +88,8 @@ def play(plan: Plan, view: View) -> Played:
     """
     began = time.monotonic()
     with Participants() as participants:
-        _start(plan, participants)
         with view:
+            _start(plan, participants, view)
             _watch(participants, view)
         seconds = time.monotonic() - began
     results = {
@@ -84,22 +98,29 @@ def play(plan: Plan, view: View) -> Played:
     }
     released = load_model(plan.home(CHARLIE) / "model.json")
     ciphertexts = sum(result["ciphertexts"] for result in results.values())
-    return Played(results[CHARLIE], ciphertexts, compare(plan.study, plan.cohort, released, plan.auxiliary), seconds)
+    with working:
+        compared = compare(plan.study, plan.cohort, released, plan.auxiliary, working.say)
+    return Played(results[CHARLIE], ciphertexts, compared, seconds)
 
 
-def _start(plan: Plan, participants: Participants) -> None:
+def _start(plan: Plan, participants: Participants, view: View) -> None:
     def common(who: str) -> dict[str, Any]:
         state = plan.state_folder(who)
         return {"study": plan.study_file, "key": plan.key_file(who), "out": plan.home(who), "state": state}
 
     charlie = CuratorOptions(**common(CHARLIE), test=plan.test_file)
     participants.start(CHARLIE, "masquerade_curator", [*charlie.words(), "--progress=json"])
+    view.tell(Event(CHARLIE, "started", {}))
     chosen = classifiers(plan.study)
     for name in plan.study.names:
         state, data = plan.state_folder(name), str(plan.data_file(name))
         stand_in(plan.study, plan.study_file, plan.key_file(name), plan.data_file(name), state, "the demonstration")
         party = PartyOptions(**common(name), data=data, approved=True, classifier=chosen.get(name))
         participants.start(name, "masquerade_party", [*party.words(), "--progress=json"])
+        view.tell(Event(name, "started", {}))
+        view.tick()
+    # The figures after the run need it, and loading it takes seconds. This process has nothing else to do meanwhile.
+    threading.Thread(target=import_module, args=("sklearn.linear_model",), daemon=True).start()
 
 
 def _watch(participants: Participants, view: View) -> None:
@@ -109,6 +130,7 @@ def _watch(participants: Participants, view: View) -> None:
     ended = 0
     while ended < participants.count:
         event = participants.hear(_TICK)
+        view.tick()
         if event is not None:
             view.tell(event)
             ended += event.name == "exit"

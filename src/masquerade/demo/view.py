@@ -16,12 +16,15 @@ from rich.text import Text
 from masquerade.demo.processes import Event
 from masquerade.report import human_bytes, human_seconds, sparkline
 from masquerade_core.study import CHARLIE
+from masquerade_core.words import listed
 
 __all__ = ["Lines", "Screen", "View", "view_for"]
 
 _TRAINING = "training"
 _ROWS = 8  # the most parties that get a line each
 _TENTHS = 10  # plain lines report each tenth of the rounds
+
+_QUIET = 1.0  # seconds without a line before one says what is waited for
 
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MARKS = {
@@ -50,6 +53,9 @@ class View(Protocol):
     def tell(self, event: Event) -> None:
         """Show an event."""
 
+    def tick(self) -> None:
+        """Show what is waited for, if nothing was shown for a while. It is called many times a second."""
+
 
 def view_for(console: Console, names: Sequence[str], stages: Sequence[str], lead: str) -> View:
     """Return a live screen for a terminal, and plain lines for anything else."""
@@ -57,12 +63,15 @@ def view_for(console: Console, names: Sequence[str], stages: Sequence[str], lead
 
 
 class Lines:
-    """Plain lines, for logs and pipes: connections, stages and each tenth of the rounds."""
+    """Plain lines, for logs and pipes: connections, stages, each tenth of the rounds, and what is waited for."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rounds = _Rounds()
         self._tenth = 0
+        self._starting: list[str] = []
+        self._stage = ""
+        self._since = self._said = time.monotonic()
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -75,13 +84,36 @@ class Lines:
 
     def tell(self, event: Event) -> None:
         """Print an event that Charlie reports; the parties' events are left out."""
+        if event.name == "started":
+            self._starting.append(event.who)
         if event.who != CHARLIE:
             return
+        self._note(event)
         spoke = self._rounds.tell(event)
         if event.name != "progress":  # the objective follows its round, if it is public
             self._say_how_far()
         if not spoke and (line := _line(event.name, event.fields)):
             self._say(line)
+
+    def tick(self) -> None:
+        """Print who still starts, or how long a stage has taken, if nothing was printed for a while."""
+        if time.monotonic() < self._said + _QUIET:
+            return
+        if self._starting:
+            who = listed(self._starting) if len(self._starting) <= _ROWS else f"{len(self._starting)} processes"
+            self._say(f"waiting for {who} to start")
+        elif self._stage:
+            self._say(f"{self._stage}: {time.monotonic() - self._since:.0f} s so far")
+
+    def _note(self, event: Event) -> None:
+        match event.name:
+            case "listening" | "connected":
+                there = str(event.fields.get("party", CHARLIE))
+                self._starting = [who for who in self._starting if who != there]
+            case "stage":
+                self._stage, self._since = str(event.fields["name"]), time.monotonic()
+            case _:
+                pass
 
     def _say_how_far(self) -> None:
         done, total = self._rounds.done, self._rounds.total
@@ -92,6 +124,7 @@ class Lines:
             self._say(f"round {done:,} of {total:,}{pace}")
 
     def _say(self, line: str) -> None:
+        self._said = time.monotonic()
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -170,6 +203,9 @@ class Screen:
     ) -> None:
         """Leave the last picture on the screen."""
         self._live.__exit__(kind, error, trace)
+
+    def tick(self) -> None:
+        """Do nothing: the screen draws itself anew, with the time that each stage has taken."""
 
     def tell(self, event: Event) -> None:
         """Note an event; the next picture shows it."""

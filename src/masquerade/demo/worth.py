@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.words import counted
 
-__all__ = ["errs_less", "same_answer", "worth_it"]
+__all__ = ["errs_less", "gained", "same_answer", "worth_it"]
 
 _Wrong = NDArray[np.bool_]
 _CERTAIN = 2.0  # standard errors
+_HALF = 0.5
 
 
 def worth_it(released: _Wrong, own: Mapping[str, _Wrong], majority: _Wrong) -> str:
@@ -46,6 +48,28 @@ def worth_it(released: _Wrong, own: Mapping[str, _Wrong], majority: _Wrong) -> s
     if losses:
         return f"Joining was worth it for no party that the test set can tell: {figures}."
     return f"The test set is too small to tell whether joining was worth it: {figures}."
+
+
+def gained(released: float, pooled: float, majority: float, forecast: Verdict | None) -> str:
+    """Say how much of what the columns tell the released model tells, and what the forecast was.
+
+    Parameters
+    ----------
+    released, pooled, majority : float
+        Error rates: of the released model, of all records in one place, and of always the more frequent label.
+    forecast : Verdict or None
+        What was to be expected before the run.
+
+    Returns
+    -------
+    str
+        A sentence; empty where the columns tell nothing, and where half of what they tell was not forecast.
+    """
+    if pooled >= majority or forecast is not Verdict.HALF:
+        return ""
+    gain = (majority - released) / (majority - pooled)
+    kept = "it was" if gain >= _HALF else "it was not"
+    return f"The forecast was at least half of what these columns tell without privacy, and {kept}: {gain:.0%}."
 
 
 def _joined(parts: Sequence[str]) -> str:

@@ -18,12 +18,15 @@ import pytest
 from rich.console import Console
 
 from masquerade import datasets
-from masquerade.datasets import Cohort, breast_cancer, party_names, shares, simulated, suited
+from masquerade.console import Working
+from masquerade.datasets import Cohort, breast_cancer, party_names, returning, shares, simulated, suited
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
 from masquerade.demo.own import Dealing, own_cohort
 from masquerade.demo.processes import Event, Participants, _Child, error_from
+from masquerade.demo.tuned import tuned_answers
 from masquerade.demo.view import Lines, Screen, view_for
+from masquerade.demo.worth import errs_less, gained
 from masquerade.report import sparkline, statement
 from masquerade.simulation import WATERMARK, simulate
 from masquerade_core.data.loading import load_csv
@@ -32,7 +35,8 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, DeadlinePassed, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.learning.gradients import gradient_sum
-from masquerade_core.model import Model, error_on
+from masquerade_core.model import Model, answers_of, error_on
+from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.privacy.noise.output_perturbation import SMALL_NOISE
 from masquerade_core.study import Label, Study
 from masquerade_core.study_files import load_study
@@ -75,10 +79,10 @@ def test_names_go_on_where_the_letters_end() -> None:
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
-def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_proved(
+def test_in_the_default_demo_joining_helps_as_was_forecast_and_the_privacy_target_is_proved(
     colluders: int, tmp_path: Path
 ) -> None:
-    """20 runs err in 6 % on average at most. The more frequent answer errs in 26 %."""
+    """Forecast, figure and last sentence agree in 19 of 20 runs at least. One answer for all errs in 42 %."""
     cohort = suited(PROTOCOLS[DEFAULT_PROTOCOL], 5)
     plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
     assert (plan.study.study.protocol, plan.study.proven, plan.study.protocol) == ("dp-whitened", True, {})
@@ -95,14 +99,47 @@ def test_the_default_demo_is_good_on_real_records_and_its_privacy_target_is_prov
     found = [error_on(model, test) for model in released]
     comparison = compare(study, cohort, released[0])
     assert comparison.noiseless == sentence("same_steps_exactly")
-    assert comparison.pooled < 0.05
-    assert comparison.majority > 0.2
-    assert np.mean(found) <= 0.06
-    assert max(found) < comparison.majority - 0.1
+    assert comparison.pooled < 0.08
+    assert comparison.majority > 0.4
+    tell = protocol_of(study).expectation
+    assert tell is not None
+    assert tell(study).verdict is Verdict.HALF
+    own = [tuned_answers(part, test.X) != test.y for part in data.values()]
+    assert min(map(np.mean, own)) == comparison.best_single
+    agree = [
+        says(gained(error, comparison.pooled, comparison.majority, Verdict.HALF), "forecast_judged", "it was", ...)
+        and all(errs_less(answers_of(model, test.X, None) != test.y, wrong) for wrong in own)
+        for model, error in zip(released, found, strict=True)
+    ]
+    assert sum(agree) >= 19
+    assert comparison.alike is not None
+    assert comparison.pooled < comparison.alike < comparison.best_single
+    assert says(comparison.worth, "worth_it_for_all", ...)
+
+
+def test_who_returns_is_made_up_alike_on_every_machine_and_each_hospital_sees_another_part() -> None:
+    cohort = returning(5)
+    sizes = [len(records.rows) for records in cohort.parties.values()]
+    assert (sum(sizes), min(sizes) >= cohort.min_records, len(cohort.test.rows)) == (1_500, True, 5_000)
+    assert [r.rows for r in returning(5).parties.values()] == [r.rows for r in cohort.parties.values()]
+    assert says(" ".join(cohort.notes), "made_up_story")
+    assert says(" ".join(cohort.notes), "all_of_one_kind")
+    widths = np.array([[f.max - f.min for f in cohort.features]])  # type: ignore[operator]  # all are numbers
+    spread = np.array([np.array(r.rows)[:, :-1].astype(float).std(axis=0) for r in cohort.parties.values()]) / widths
+    narrow = spread < 0.1
+    assert narrow.sum(axis=1).tolist() == [4] * 5
+    assert narrow.sum(axis=0).tolist() == [2] * 10
+    assert spread[~narrow].min() > 0.25
+
+
+@pytest.mark.parametrize(("K", "records"), [(2, 1_500), (5, 1_500), (17, 5_100)])
+def test_more_hospitals_have_more_patients(K: int, records: int) -> None:
+    cohort = returning(K)
+    assert (len(cohort.parties), sum(len(r.rows) for r in cohort.parties.values())) == (K, records)
 
 
 def test_too_little_for_clipped_steps_comes_with_an_epsilon_that_would_do(tmp_path: Path) -> None:
-    cohort = suited(PROTOCOLS["dp-gd"], 5)
+    cohort = breast_cancer(5)
     plan = prepare(cohort, epsilon=0.2, protocol="dp-gd", directory=tmp_path / "d")
     data = {name: load_csv(plan.data_file(name), plan.study) for name in plan.study.names}
     w = clipped_descent(pool(plan.study, data), plan.study, dp_gd.noise_of(plan.study), "few")
@@ -111,12 +148,16 @@ def test_too_little_for_clipped_steps_comes_with_an_epsilon_that_would_do(tmp_pa
     assert says(comparison.advice, "scores_moved", ...)
     assert comparison.enough_epsilon is not None
     assert comparison.enough_epsilon > 0.4
+    tell = protocol_of(plan.study).expectation
+    assert tell is not None
+    foreseen = tell(plan.study)
+    assert says(comparison.advice, "epsilon_would_do", f"about {foreseen.enough_epsilon:g}")  # as before the run
+    assert f"{foreseen.enough_records:,} records in place of 456" in comparison.advice
 
 
 def test_records_suit_the_protocol_and_the_number_of_parties() -> None:
-    assert suited(PROTOCOLS["dp-gd"], 16).origin.startswith("569 real records")
-    assert suited(PROTOCOLS["dp-gd"], 17).simulated
-    assert suited(PROTOCOLS["psgd"], 3).simulated
+    assert suited(PROTOCOLS["dp-gd"], 17).differ
+    assert not suited(PROTOCOLS["psgd"], 3).differ
 
 
 @pytest.mark.parametrize("K", [2, 5])
@@ -527,6 +568,45 @@ def test_plain_lines_tell_who_is_connected_and_what_each_stage_cost() -> None:
         sentence("party_connected", "north", 1, 2),
         "keys: 1.25 s, 12 messages, 34.6 kB",
     ]
+
+
+def test_plain_lines_say_who_is_waited_for_where_nothing_was_said_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("masquerade.demo.view.time.monotonic", lambda: now)
+    console = _console(terminal=False)
+    view = Lines(console)
+    for who in ("charlie", "north", "south"):
+        view.tell(Event(who, "started", {}))
+    view.tick()
+    assert _shown(console) == ""
+    for seconds, event in ((1.1, EVENTS[0]), (1.2, EVENTS[5]), (1.3, EVENTS[6]), (0.5, None)):
+        now += seconds
+        view.tick()
+        if event is not None:
+            view.tell(event)
+    view.tell(Event("charlie", "connected", {"party": "south", "joined": 2, "parties": 2}))
+    now += 4
+    view.tick()
+    assert _shown(console).splitlines() == [
+        sentence("waiting_to_start", "charlie, north and south"),
+        sentence("charlie_listens", "tcp://127.0.0.1:5555"),
+        sentence("waiting_to_start", "north and south"),
+        sentence("party_connected", "north", 1, 2),
+        sentence("waiting_to_start", "south"),
+        sentence("party_connected", "south", 2, 2),
+        "keys: 4 s so far",
+    ]
+
+
+def test_what_is_done_beside_a_run_is_said_in_lines_at_most_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("masquerade.console.time.monotonic", lambda: now)
+    console = _console(terminal=False)
+    with Working(console) as working:
+        for seconds in (0.0, 0.5, 0.6, 0.9, 0.2):
+            now += seconds
+            working.say(f"at {now:g}")
+    assert _shown(console).split("\n") == ["  at 100", "  at 101.1", "  at 102.2", ""]
 
 
 def test_the_screen_shows_states_stages_time_messages_and_bytes() -> None:

@@ -173,7 +173,7 @@ def test_with_a_study_its_protocol_and_settings_hold(shell: Shell, tmp_path: Pat
 def test_the_demo_runs_the_protocol_of_the_study(
     shell: Shell, tmp_path: Path, adult: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(plan: Plan, _view: object) -> None:
+    def stop(plan: Plan, *_shown: object) -> None:
         raise BadInput(f"{plan.study.study.protocol}: {plan.study.protocol}", "")
 
     monkeypatch.setattr("masquerade.demo.play", stop)

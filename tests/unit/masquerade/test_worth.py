@@ -22,12 +22,13 @@ from masquerade.demo.comparison import compare
 from masquerade.demo.outcome import outcome_shown
 from masquerade.demo.play import Played
 from masquerade.demo.tuned import tuned_answers
-from masquerade.demo.worth import same_answer, worth_it
+from masquerade.demo.worth import gained, same_answer, worth_it
 from masquerade_core.data.loaders import POINTS
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
 from masquerade_core.model import Model, answers_of, gives_one_answer
+from masquerade_core.privacy.expectation import Verdict
 from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.dp_gd.noiseless import clean_descent
 from masquerade_protocols.entry import Noiseless
@@ -75,6 +76,25 @@ def test_a_difference_counts_only_beyond_what_chance_explains() -> None:
     """The two err on other records: 40 against 60 may be chance (sd 10), 40 against 80 is not (sd 11)."""
     for errors, begin in ((60, "The test set is too small to tell"), (80, "Joining was worth it for every party")):
         assert worth_it(_wrong(40), {"a": _wrong(errors, start=500)}, _wrong(300, start=40)).startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("released", "pooled", "said"),
+    [
+        (0.2, 0.1, ("it was", "67%")),
+        (0.25, 0.1, ("it was", "50%")),
+        (0.3, 0.1, ("it was not", "33%")),
+    ],
+)
+def test_the_end_says_whether_the_forecast_held(released: float, pooled: float, said: tuple[str, str]) -> None:
+    assert says(gained(released, pooled, 0.4, Verdict.HALF), "forecast_judged", *said)
+
+
+@pytest.mark.parametrize(("pooled", "verdict"), [(0.1, Verdict.BETTER), (0.1, None), (0.4, Verdict.HALF)])
+def test_where_half_was_not_forecast_or_the_columns_tell_nothing_it_says_nothing(
+    pooled: float, verdict: Verdict | None
+) -> None:
+    assert gained(0.2, pooled, 0.4, verdict) == ""
 
 
 # --- Always the same answer ----------------------------------------------------------
