@@ -20,7 +20,7 @@ from masquerade_core.privacy.totals import told_apart
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import listed
-from masquerade_host.store.approvals import Approval, all_approvals, record_approval
+from masquerade_host.store.approvals import Approval, Compared, all_approvals, record_approval
 from masquerade_host.store.kept_keys import load_keys_for
 from masquerade_host.store.ledger import Account, Ledger
 from masquerade_party._records import read_records
@@ -203,11 +203,19 @@ def without_doubts(path: Path | str, study: Study, protocol: Protocol, accepted:
 
 
 def record(
-    site: Site, ledger: Ledger, records: Records | None, population: str, who: str, accepted: tuple[str, ...] = ()
+    site: Site,
+    ledger: Ledger,
+    records: Records | None,
+    population: str,
+    who: str,
+    accepted: tuple[str, ...] = (),
+    compared: Compared | None = None,
 ) -> Approval:
     """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itself."""
     code = code_of(site.study)
-    approval = Approval.given(site.study, site.me, population, who, code, counted=site.counted, accepted=accepted)
+    approval = Approval.given(
+        site.study, site.me, population, who, code, counted=site.counted, accepted=accepted, compared=compared
+    )
     if records is not None:
         if not records.known:
             ledger.adopt(records.fingerprint, population, by=who)
@@ -328,6 +336,7 @@ def approve(
     stream: Path | str | None = None,
     accept: Sequence[str] = (),
     tell: Callable[[str], object] | None = None,
+    compared: Compared | None = None,
 ) -> Approved:
     """Show a study in plain words, ask for a yes, reserve the budget, and record the approval.
 
@@ -355,6 +364,8 @@ def approve(
         The columns that look like a mistake in the records, and are none.
     tell : callable, optional
         Shows the study, where nobody is asked; by default on stderr.
+    compared : Compared, optional
+        Whose keys were compared, where this site joined by an invitation.
 
     Raises
     ------
@@ -389,7 +400,7 @@ def approve(
             (tell or sys.stderr.write)(words)
             confirm(study, fingerprint)
         who = login_name() if by is None else by
-        approval = record(site, ledger, records, account.population, who, accepted)
+        approval = record(site, ledger, records, account.population, who, accepted, compared)
     return Approved(study, approval, records is not None, beside)
 
 

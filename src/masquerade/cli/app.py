@@ -19,6 +19,8 @@ from masquerade.cli.demo import demo
 from masquerade.cli.doctor import doctor
 from masquerade.cli.evaluate import evaluate
 from masquerade.cli.export import export
+from masquerade.cli.invite import invite
+from masquerade.cli.join import join
 from masquerade.cli.output import Outcome, describe, emit, wants_json
 from masquerade.cli.predict import predict
 from masquerade.cli.report import report
@@ -68,6 +70,7 @@ _TRY, _SITE, _COORDINATOR = "To try it", "For a site that holds records", "For t
 _AFTERWARDS, RESEARCH = "After a run", "For research"
 _COMMANDS: tuple[tuple[str, str, Callable[..., Any] | typer.Typer], ...] = (
     (_TRY, "demo", demo),
+    (_SITE, "join", join),
     (_SITE, "keys", keys.app),
     (_SITE, "data", data.app),
     (_SITE, "doctor", doctor),
@@ -76,6 +79,7 @@ _COMMANDS: tuple[tuple[str, str, Callable[..., Any] | typer.Typer], ...] = (
     (_SITE, "site", site.app),
     (_SITE, "budget", budget.app),
     (_COORDINATOR, "study", study.app),
+    (_COORDINATOR, "invite", invite),
     (_COORDINATOR, "statement", study.statement),
     (_COORDINATOR, "bounds", bounds),
     (_COORDINATOR, "curator", curator),

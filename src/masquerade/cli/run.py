@@ -37,11 +37,13 @@ curator, party = asking(CuratorOptions, _curator), asking(PartyOptions, _party)
 def _done(path: Path, output_format: Format) -> Outcome:
     from masquerade.coefficients_view import coefficients_report, read_coefficients
     from masquerade.report import result_report
+    from masquerade.roster_view import roster_report
     from masquerade.statistics import read_statistics, statistics_report
 
     result = json.loads(path.read_text(encoding="utf-8"))
     statistics = read_statistics(path.parent)
     data, shown, stdout = {**result, "directory": str(path.parent)}, result_report(result), ""
+    shown = (*shown, *roster_report(path.parent, result["statement"]))
     if (coefficients := read_coefficients(path.parent)) is not None:
         data["coefficients"] = coefficients.to_json()
         shown = (*shown, *coefficients_report(coefficients))

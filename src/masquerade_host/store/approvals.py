@@ -6,8 +6,6 @@ A record stands for one study *fingerprint*. A study whose file was changed in a
 import contextlib
 import hashlib
 import json
-import os
-import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -19,13 +17,41 @@ from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
 from masquerade_core.study import Study
 from masquerade_core.study.sections import DECLARED
 from masquerade_host.store.state import StateFolder, private_folder
-from masquerade_host.store.syncing import sync_file, sync_folder
+from masquerade_host.store.syncing import sync_folder, write_private
 
-__all__ = ["Approval", "all_approvals", "find_approval", "need_approval", "record_approval"]
+__all__ = ["Approval", "Compared", "all_approvals", "find_approval", "need_approval", "record_approval"]
 
 _RANGES = ("min", "max", "levels", "edges", "missing", "positive", "classes")
 
 _Text = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class Compared(BaseModel):
+    """Of which other parties this site knows that the keys are theirs, where it joined by an invitation.
+
+    Parameters
+    ----------
+    code : str
+        The code that was compared; empty where none was.
+    tries : int
+        How often a code was made in this lobby. In each try, a dishonest coordinator has one guess in 2^40.
+    heard, known : dict of str to str
+        The parties that read the code to this site's person, and those whose keys it compared for an earlier study;
+        each with its public keys.
+    vouched : dict of str to tuple of str
+        Parties that this site did not hear, each with those it heard that vouch for it.
+    unheard : tuple of str
+        The rest. Each counts as one that sides with Charlie.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+    code: str
+    tries: int
+    heard: dict[str, str] = {}
+    known: dict[str, str] = {}
+    vouched: dict[str, Annotated[tuple[str, ...], Field(strict=False)]] = {}
+    unheard: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
 class Approval(BaseModel):
@@ -59,6 +85,8 @@ class Approval(BaseModel):
         is declared of its purpose. A later study that differs in the first alone is noticed.
     key : str
         The fingerprint of the keys by which the study names this machine's party; "" in older records.
+    compared : Compared, optional
+        Whose keys were compared, where this site joined by an invitation.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -76,6 +104,7 @@ class Approval(BaseModel):
     accepted: Annotated[tuple[str, ...], Field(strict=False)] = ()
     ranges: str = ""
     but_ranges: str = ""
+    compared: Compared | None = None
     key: str = ""
 
     @classmethod
@@ -89,6 +118,7 @@ class Approval(BaseModel):
         *,
         counted: bool,
         accepted: tuple[str, ...] = (),
+        compared: Compared | None = None,
     ) -> Self:
         """Return the approval that a person gives now; ``counted``: whether a run opens the number of all records.
 
@@ -114,6 +144,7 @@ class Approval(BaseModel):
             accepted=accepted,
             ranges=(hashes := _hashes(study))[0],
             but_ranges=hashes[1],
+            compared=compared,
             key=study.party(me).key.fingerprint(),
         )
 
@@ -145,20 +176,11 @@ def record_approval(state: StateFolder, study: Study, approval: Approval) -> Pat
         The disk is full or broken.
     """
     path = state.made().approval(study, approval.participant)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         private_folder(path.parent)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(approval.model_dump_json(indent=2) + "\n")
-            file.flush()
-            sync_file(file.fileno())
-        part.replace(path)
-        for folder in (path.parent, state.root):
-            sync_folder(folder)
+        write_private(path, approval.model_dump_json(indent=2) + "\n")
+        sync_folder(state.root)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         raise RunFailed(
             f"the approval cannot be written to {path}: {error.strerror}", "see whether the disk is full, or read-only"
         ) from error

@@ -1,7 +1,9 @@
 """What outlives a power cut: the one place that tells a disk to keep a file, or a folder's list of files."""
 
+import contextlib
 import errno
 import os
+import secrets
 from pathlib import Path
 
 try:
@@ -9,7 +11,7 @@ try:
 except ImportError:  # Windows, which has os.fsync alone
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["sync_file", "sync_folder"]
+__all__ = ["sync_file", "sync_folder", "write_private"]
 
 _NOT_OFFERED = {errno.ENOTSUP, errno.EINVAL, errno.ENOTTY}
 
@@ -56,3 +58,26 @@ def sync_folder(path: Path) -> None:
         sync_file(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file for its owner alone, whole or not at all; one of this name is replaced.
+
+    Raises
+    ------
+    OSError
+        The disk is full or broken, or the folder cannot be written to.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            sync_file(file.fileno())
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
