@@ -15,14 +15,18 @@ from types import FrameType
 
 from masquerade_core.errors import BadInput
 from masquerade_core.words import printable
+from masquerade_host.process.meter import wrapped
 from masquerade_host.process.process import handled
+from masquerade_host.process.terminal import Block
 from masquerade_host.store.kept_keys import all_kept
 from masquerade_host.store.keyfiles import load_keys
 from masquerade_party.serving.children import Processes
 from masquerade_party.serving.folders import LOCK, Folders
+from masquerade_party.serving.live import table
 from masquerade_party.serving.reading import Reader
 from masquerade_party.serving.server import Server
 from masquerade_party.serving.settings import OwnKey, Settings, key_of, load_settings, records_of
+from masquerade_party.serving.standing import standing_now
 
 __all__ = ["serve"]
 
@@ -38,7 +42,8 @@ def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> Non
     folder : path
         It has a file ``site.toml``.
     say : callable, optional
-        Takes each line of the log; by default they go to stderr, with the time in UTC.
+        Takes each line of the log. By default they go to stderr, with the time in UTC. If that is a terminal, they have
+        no time, and a table below them says what runs and waits.
 
     Raises
     ------
@@ -47,7 +52,10 @@ def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> Non
     """
     root = Path(folder).absolute()
     settings = load_settings(root)
-    say = say or _to_stderr
+    live = None
+    if say is None:
+        live = Block(sys.stderr) if sys.stderr.isatty() else None
+        say = _to_stderr if live is None else _above(live)
     with _alone(root), _woken() as (wake, told):
         folders, data = Folders(root), tuple(settings.data)
         folders.make(data)
@@ -57,9 +65,13 @@ def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> Non
             say(f"the site serves {root}")
             while not told:
                 server.look()
+                if live is not None:
+                    live.draw(table(standing_now(root, data), time.time(), *live.size))
                 select.select([wake], [], [], _EVERY)
                 with contextlib.suppress(BlockingIOError):
                     wake.recv(1024)
+            if live is not None:
+                live.close()
             server.stop()
         say(f"the site was stopped by {told[0]}")
 
@@ -122,6 +134,11 @@ def _woken() -> Iterator[tuple[socket.socket, list[str]]]:
         finally:
             signal.set_wakeup_fd(old)
             signal.signal(signal.SIGCHLD, before)
+
+
+def _above(live: Block) -> Callable[[str], object]:
+    """Return what shows a line of the log above the table, over several lines where it is long."""
+    return lambda line: live.say("\n".join(wrapped(printable(line), live.size[0])))
 
 
 def _to_stderr(line: str) -> None:
