@@ -29,8 +29,7 @@ ConditionPathExists=!{result}
 Type=exec
 WorkingDirectory={folder}
 ExecStart={command}
-{environment}# A wrong file (4), a refusal of this site (6), a budget that does not suffice (7) and a broken protocol (8) are for
-# people to look at.
+{environment}# A wrong file (4), a refusal here (6), a small budget (7) and a broken protocol (8) are for people.
 Restart=on-failure
 RestartSec=30
 RestartPreventExitStatus=4 6 7 8
