@@ -319,8 +319,14 @@ def test_ten_lines_say_who_what_and_how_much(tmp_path: Path) -> None:
     _, site, _ = ready(tmp_path)
     study = site.guest.agreed
     compared = Compared(code="A", tries=1, heard={"p2": "k"}, unheard=("p3",))
-    lines = tuple(in_ten_lines(study, "p1", tmp_path / "s.toml", ("Data: fine.",), compared, StateFolder(tmp_path)))
+    rest = tmp_path / "s.toml", ("Data: fine.",), compared, StateFolder(tmp_path)
+    lines = tuple(in_ten_lines(study, "p1", *rest))
     assert len(lines) <= 10
+    declared = study.model_copy(
+        update={"study": study.study.model_copy(update={"purpose": "which patients come back"})}
+    )
+    (purpose,) = [line for line in in_ten_lines(declared, "p1", *rest) if line.endswith(": which patients come back")]
+    assert purpose.startswith("Purpose, ")
     text = "\n".join(lines)
     for needed in ("p2 and p3", study.label.name, study.fingerprint(), "Data: fine."):
         assert needed in text
