@@ -22,6 +22,7 @@ from masquerade_host.store.kept_keys import all_kept
 from masquerade_host.store.keyfiles import load_keys
 from masquerade_party.serving.children import Processes
 from masquerade_party.serving.folders import LOCK, Folders
+from masquerade_party.serving.keeping import Keeper
 from masquerade_party.serving.live import table
 from masquerade_party.serving.reading import Reader
 from masquerade_party.serving.server import Server
@@ -62,9 +63,11 @@ def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> Non
         reader = Reader(root, settings, _keys(root, settings))
         with contextlib.closing(reader):
             server = Server(folders, data, reader, Processes(folders), say)
+            keeper = Keeper(folders, data, root / settings.results, settings.keep, say)
             say(f"the site serves {root}")
             while not told:
                 server.look()
+                keeper.look()
                 if live is not None:
                     live.draw(table(standing_now(root, data), time.time(), *live.size))
                 select.select([wake], [], [], _EVERY)
