@@ -13,15 +13,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from masquerade_core.errors import BadInput
+from masquerade_core.errors import BadInput, MasqueradeError
 from masquerade_core.words import printable
 from masquerade_host.process.meter import wrapped
 from masquerade_host.process.process import handled
 from masquerade_host.process.terminal import Block
 from masquerade_host.store.kept_keys import all_kept
 from masquerade_host.store.keyfiles import load_keys
+from masquerade_host.store.locked_keys import VARIABLE, passphrase_of
 from masquerade_party.serving.children import Processes
-from masquerade_party.serving.folders import LOCK, Folders
+from masquerade_party.serving.folders import LOCK, Folders, mark_of
 from masquerade_party.serving.keeping import Keeper
 from masquerade_party.serving.live import table
 from masquerade_party.serving.reading import Reader
@@ -60,12 +61,17 @@ def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> Non
     with _alone(root), _woken() as (wake, told):
         folders, data = Folders(root), tuple(settings.data)
         folders.make(data)
+        files = {key_of(root, settings, each) for each in settings.data.values()}
+        marks = {file: mark_of(file) for file in files}
         reader = Reader(root, settings, _keys(root, settings))
         with contextlib.closing(reader):
             server = Server(folders, data, reader, Processes(folders), say)
             keeper = Keeper(folders, data, root / settings.results, settings.keep, say)
             say(f"the site serves {root}")
             while not told:
+                if (now := {file: mark_of(file) for file in files}) != marks:
+                    marks = now
+                    _renew(reader, root, settings, say)
                 server.look()
                 keeper.look()
                 if live is not None:
@@ -79,7 +85,23 @@ def serve(folder: Path | str, say: Callable[[str], object] | None = None) -> Non
         say(f"the site was stopped by {told[0]}")
 
 
-def _keys(root: Path, settings: Settings) -> dict[str, tuple[OwnKey, ...]]:
+def _renew(reader: Reader, root: Path, settings: Settings, say: Callable[[str], object]) -> None:
+    """Let the reader know the keys that a person has just rotated. Where they cannot be read, it goes on as before."""
+    try:
+        reader.renew(_keys(root, settings, _unattended))
+    except MasqueradeError as error:
+        say(f"the site goes on with the keys that it had: {error.message}; what to do: {error.hint}")
+    else:
+        say("the site knows its new keys, and those before them")
+
+
+def _unattended(file: Path) -> str:
+    if VARIABLE in os.environ:
+        return passphrase_of(file)
+    raise BadInput(f"{file} needs its passphrase", "stop the site, and start it again")
+
+
+def _keys(root: Path, settings: Settings, ask: Callable[[Path], str] | None = None) -> dict[str, tuple[OwnKey, ...]]:
     """Return the site's public keys for each data set: the newest, and those that were rotated away.
 
     Raises
@@ -90,7 +112,7 @@ def _keys(root: Path, settings: Settings) -> dict[str, tuple[OwnKey, ...]]:
     for each in settings.data.values():
         records_of(root, each)  # what cannot be read at all is found now
     files = {name: key_of(root, settings, each) for name, each in settings.data.items()}
-    public = {file: ((load_keys(file).public, file), *all_kept(file)) for file in set(files.values())}
+    public = {file: ((load_keys(file, ask).public, file), *all_kept(file, ask)) for file in set(files.values())}
     return {name: public[file] for name, file in files.items()}
 
 
