@@ -5,6 +5,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,14 @@ from masquerade.draft_text import (
     privacy_words,
     screen_note,
 )
-from masquerade.held_back import Proposal, propose
+from masquerade.held_back import SHARE, Proposal, propose
 from masquerade.losing import PRICE, dropout_section, price_of
 from masquerade_core.data.loading import load_records
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
-from masquerade_core.study import AuxiliaryFile, Feature, Label, Study, check_section
+from masquerade_core.privacy.expectation import Expectation
+from masquerade_core.study import AuxiliaryFile, EvaluationSection, Feature, Label, Study, check_section
 from masquerade_core.words import DELTA
 from masquerade_protocols import DEFAULT_PROTOCOL, Cost, Protocol, entry_named, entry_of
 
@@ -199,7 +201,7 @@ class Draft:
         """A note for the coordinator about the study's privacy: a sentence without a full stop, or nothing."""
         return screen_note(entry_named(self.protocol), len(self.parties), self.counted_colluders, proven=self.proven)
 
-    @property
+    @cached_property
     def proposal(self) -> Proposal:
         """The file's section on measuring the model."""
         entry = entry_named(self.protocol)
@@ -209,8 +211,23 @@ class Draft:
             return Proposal()
         K = len(self.parties)
         records = K * self.min_records if self.expected_records is None else self.expected_records
-        lost = {"survivors": self.dropouts.get("min_survivors"), "retries": self.dropouts.get("retries", 0)}
-        return propose(records, K, self.counted_colluders, self.epsilon, self.delta, **lost)
+        without: Expectation | None = None
+        with_it: Expectation | None = None
+        if entry.expectation is not None:
+            study = self._checked(proposal=Proposal())
+            without = entry.expectation(study)
+            with_it = entry.expectation(study.model_copy(update={"evaluation": EvaluationSection(share=SHARE)}))
+        return propose(
+            records,
+            K,
+            self.counted_colluders,
+            self.epsilon,
+            self.delta,
+            survivors=self.dropouts.get("min_survivors"),
+            retries=self.dropouts.get("retries", 0),
+            without=without,
+            with_it=with_it,
+        )
 
     def to_toml(self) -> str:
         """Return the file's text.
@@ -225,10 +242,11 @@ class Draft:
         text = self._text(lambda key: str(key) if key else PLACEHOLDER, self.features, _cost_of(study))
         return text.replace(PRICE, price)
 
-    def _checked(self) -> Study:
+    def _checked(self, proposal: Proposal | None = None) -> Study:
         """Return the study, with something in every place that is to be filled in; BadInput where it is not valid."""
         whole = [stand_in(feature) for feature in self.features]
-        study = Study.parse(self._text(lambda key: str(key or throwaway_key()), whole), "the new study", in_memory=True)
+        text = self._text(lambda key: str(key or throwaway_key()), whole, proposal=proposal)
+        study = Study.parse(text, "the new study", in_memory=True)
         entry_of(study)
         return study
 
@@ -314,6 +332,7 @@ class Draft:
         shown: Callable[[PublicKeys | None], str],
         features: Sequence[Feature | Unranged],
         cost: Cost | None = None,
+        proposal: Proposal | None = None,
     ) -> str:
         entry = entry_named(self.protocol)
         names = [name for name, _ in self.parties]
@@ -349,7 +368,7 @@ class Draft:
         words |= self._sum_lines(names[0], cost)
         note = entry.regularization_note
         words["regularization_note"] = note[:1].upper() + note[1:]
-        section = self._section(entry) + self.proposal.section + dropout_section(self.dropouts)
+        section = self._section(entry) + (proposal or self.proposal).section + dropout_section(self.dropouts)
         blocks = [HEAD.format_map({**words, "section": section})]
         blocks += [_feature(feature) for feature in features]
         blocks.append(CURATOR.format_map({key: json.dumps(value) for key, value in values.items()}))

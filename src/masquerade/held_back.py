@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.expected_intervals import expected_reach, records_needed
+from masquerade_core.privacy.expectation import PROMISES, Expectation, shown
 from masquerade_core.privacy.noise.evaluation_counts import count_sd, counts_noise
 
 __all__ = ["SHARE", "Proposal", "propose"]
@@ -25,7 +26,7 @@ class Proposal:
     section : str
         The section of the file, or a comment on why there is none; empty where there cannot be one.
     note : str
-        The same as one sentence.
+        The same for a screen: sentences, the last without a full stop.
     """
 
     section: str = ""
@@ -41,8 +42,12 @@ def propose(
     *,
     survivors: int | None = None,
     retries: int = 0,
+    without: Expectation | None = None,
+    with_it: Expectation | None = None,
 ) -> Proposal:
-    """Propose ``[evaluation]`` where its intervals would reach less than 5 points to each side.
+    """Propose ``[evaluation]`` where its intervals would reach less than 5 points to each side, and enough is left.
+
+    Enough is left where the model is promised half of what the columns tell from the records that are not held back.
 
     Parameters
     ----------
@@ -55,6 +60,9 @@ def propose(
         The fewest parties that a sum may have; all of them by default.
     retries : int
         How many sums a run may make again.
+    without, with_it : Expectation, optional
+        The forecast for the model without the section, and with it. None where the protocol has no such forecast; then
+        the intervals alone decide.
     """
     honest = (parties if survivors is None else survivors) - colluders
     if honest < 1:
@@ -65,19 +73,36 @@ def propose(
         return Proposal()  # the study's own check says what is wrong
     held = int(SHARE * records)
     reach = expected_reach(held, sd) if held else 1.0
-    if reach < _WORTH:
+    least = 0 if with_it is None or with_it.s is None else with_it.enough_records or 0
+    forecasts = _forecasts(without, with_it)
+    if reach < _WORTH and records >= least:
         note = (
             f"[evaluation] holds {SHARE:.0%} of the records back to measure the model, for no more epsilon: intervals "
-            f"of error and AUC would reach about {100 * reach:.1f} points to each side"
+            f"of error and AUC would reach about {100 * reach:.1f} points to each side{forecasts}"
         )
         return Proposal(f"\n# {_wrapped(note)}.\n[evaluation]\nshare = {SHARE}\n", note)
     needed = records_needed(sd, _WORTH)
-    enough = f"about {_rounded(needed / SHARE):,} records would do" if needed else "no number of records would do"
+    enough = (
+        f"about {_rounded(max(needed / SHARE, least)):,} records would do"
+        if needed
+        else "no number of records would do"
+    )
     why = f"its intervals would reach {100 * reach:.0f} points to each side"
     if reach >= _LOST:
         why = "the AUC would be lost in the noise"
-    note = f"there is no [evaluation], since {why} with {records:,} records; {enough}"
+    elif reach < _WORTH:
+        why = "the model would have too few to learn from"
+    note = f"there is no [evaluation], since {why} with {records:,} records; {enough}{forecasts}"
     return Proposal(f"\n# {_wrapped(note[:1].upper() + note[1:])}.\n", note)
+
+
+def _forecasts(without: Expectation | None, with_it: Expectation | None) -> str:
+    """Return both forecasts as two more sentences; nothing where there are none by the measure s."""
+    if without is None or with_it is None or without.s is None or with_it.s is None:
+        return ""
+    promised = PROMISES[without.verdict]
+    other = "the same" if with_it.verdict is without.verdict else PROMISES[with_it.verdict]
+    return f". Without it: {promised} (s = {shown(without.s)}). With it: {other} (s = {shown(with_it.s)})"
 
 
 def _rounded(number: float) -> int:

@@ -336,6 +336,8 @@ def in_ten_lines(
     others = listed([name for name in study.names if name != me])
     yield f"The study {study.study.name!r}, in which you are {me}, together with {others}."
     yield f"It learns {study.label.name!r} from {counted(len(study.features), 'column')}, by {protocol.name}."
+    for name, text in study.study.declared:
+        yield f"{name.capitalize()}, as the coordinator declares it: {text}"
     for points in (explained.leaves, explained.collusion, explained.cost):
         yield from points[:1]
     yield from whose_keys(compared, [claim.to_json() for claim in protocol.statement(study)])

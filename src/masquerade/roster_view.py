@@ -17,7 +17,7 @@ from masquerade_core.words import listed
 from masquerade_host.store.approvals import Compared
 from masquerade_host.store.results import APPROVAL
 
-__all__ = ["read_compared", "roster_report", "whose_keys"]
+__all__ = ["compared_in", "roster_report", "whose_keys"]
 
 
 def whose_keys(compared: Compared, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -63,16 +63,18 @@ def _against_all(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def read_compared(folder: Path) -> Compared | None:
-    """Return what a party's folder of results says of the keys; None for a site that joined without an invitation."""
+def compared_in(approval: object) -> Compared | None:
+    """Return what a recorded approval says of the keys; None where the site did not join by an invitation."""
     try:
-        approval = json.loads((folder / APPROVAL).read_text(encoding="utf-8"))
-        return None if approval.get("compared") is None else Compared.model_validate(approval["compared"])
-    except (OSError, ValueError, AttributeError, ValidationError):
-        return None  # the folder's check says it: masquerade verify
+        return Compared.model_validate(approval["compared"])  # type: ignore[index]  # the file may hold anything
+    except (KeyError, TypeError, ValidationError):
+        return None
 
 
 def roster_report(folder: Path, rows: Sequence[Mapping[str, Any]]) -> tuple[RenderableType, ...]:
     """Return the end of a party's report: whose the keys are; nothing for who did not join by an invitation."""
-    compared = read_compared(folder)
+    try:
+        compared = compared_in(json.loads((folder / APPROVAL).read_text(encoding="utf-8")))
+    except (OSError, ValueError):  # 'masquerade verify' says what is wrong with the folder
+        compared = None
     return () if compared is None else (heading("Whose the keys are"), paragraphs(whose_keys(compared, rows)))

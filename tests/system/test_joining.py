@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,69 +15,13 @@ import pytest
 from masquerade_host.store.new_keys import make_keys
 from tests.host_helpers import free_port
 from tests.messages import says
+from tests.terminals import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 NAMES = ("site-a", "site-b", "site-c")
-
-
-@dataclass
-class Screen:
-    """A command that somebody uses at a terminal."""
-
-    process: subprocess.Popen[str]
-    keyboard: int
-    text: str = ""
-    reader: threading.Thread = field(default_factory=threading.Thread)
-
-    @classmethod
-    def of(cls, folder: Path, *words: str) -> Screen:
-        keyboard, terminal = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "masquerade", *words],
-            stdin=terminal,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=folder,
-        )
-        os.close(terminal)
-        screen = cls(process, keyboard)
-        screen.reader = threading.Thread(target=screen._read, daemon=True)
-        screen.reader.start()
-        return screen
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        while part := self.process.stdout.read(1):
-            self.text += part
-
-    def until(self, pattern: str, seconds: float = 60.0) -> re.Match[str]:
-        """Wait until this is on the screen."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if found := re.search(pattern, self.text):
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"{pattern!r} is not on the screen:\n{self.text}")
-
-    def type(self, line: str) -> None:
-        os.write(self.keyboard, f"{line}\n".encode())
-
-    def end(self) -> int:
-        code = self.process.wait(60)
-        self.reader.join()
-        return code
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.reader.join()
-        os.close(self.keyboard)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 @dataclass
@@ -93,7 +33,7 @@ class Place:
 
     def start(self, who: str, *words: str) -> Screen:
         (self.folder / who).mkdir(exist_ok=True)
-        self.started.append(Screen.of(self.folder / who, *words))
+        self.started.append(Screen.of(self.folder / who, sys.executable, "-m", "masquerade", *words))
         return self.started[-1]
 
     def plan(self) -> None:

@@ -355,6 +355,27 @@ def test_another_version_is_named(machines: Machines) -> None:
     charlie.wait_for("refused", party="p2", version="9.9.9")
 
 
+_NEXT = """
+import masquerade_core, masquerade_host.process.program as program
+masquerade_core.__version__, program._FILE_BYTES = {!r}, {}
+""".strip().replace("\n", "; ")
+
+
+def test_programs_of_different_versions_run_together_where_their_numbers_agree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machines = Machines.new(tmp_path, K=2)
+    versions = {CHARLIE: ("0.8.3", 14), "p1": ("0.9.0", 15), "p2": ("0.10.1", 16)}
+    running = {name: machines.start(name, changed=_NEXT.format(*each)) for name, each in versions.items()}
+    ends = {name: process.end() for name, process in running.items()}
+    assert [end.code for end in ends.values()] == [0, 0, 0], ends
+    folders = [str(machines.out(name)) for name in versions]
+    told = [json.loads((Path(folder) / "result.json").read_text())["version"] for folder in folders]
+    assert told == [version for version, _ in versions.values()]
+    assert command(["verify", *folders]) == 0
+    capsys.readouterr()
+
+
 def test_who_never_joins_is_named(machines: Machines) -> None:
     machines.write_study(changes={"deadline_seconds = 120.0": "deadline_seconds = 10.0"})
     processes = machines.start_all(CHARLIE, "p2")

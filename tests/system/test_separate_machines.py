@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.terminals import Screen
 
 HOSTS = {"coordinator": "10.77.0.1", "site-a": "10.77.0.2", "site-b": "10.77.0.3"}
 PORT = 5555
@@ -47,12 +50,24 @@ class Machine:
     def _command(self, words: tuple[str, ...]) -> list[str]:
         return ["ip", "netns", "exec", self.namespace, *words]
 
+    @property
+    def _env(self) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LC_ALL": "C.UTF-8", "COLUMNS": "120"}
+
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command on this machine."""
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "LC_ALL": "C.UTF-8", "COLUMNS": "120"}
         return subprocess.Popen(
-            self._command(words), cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            self._command(words),
+            cwd=self.folder,
+            env=self._env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
+
+    def at_terminal(self, *words: str) -> Screen:
+        """Start ``masquerade`` at a terminal of this machine."""
+        return Screen.of(self.folder, *self._command((sys.executable, "-m", "masquerade", *words)), env=self._env)
 
     def masquerade(self, *words: str) -> subprocess.Popen[str]:
         """Start ``masquerade`` on this machine."""
@@ -202,3 +217,34 @@ def test_two_sites_and_a_coordinator_on_three_machines(machines: dict[str, Machi
     out, err = predict.communicate(timeout=60)
     assert predict.returncode == 0, err
     assert len(out.strip().splitlines()) == 401
+
+
+def test_two_sites_join_by_their_lines_on_three_machines(machines: dict[str, Machine]) -> None:
+    """What crosses between the machines by other ways is a line for each site, and the code."""
+    coordinator, *sites = machines.values()
+    coordinator.run(
+        "study", "new", "--output", "plan.toml", "--name", "relapse",
+        "--address", f"tcp://{HOSTS['coordinator']}:{PORT}", "--party", "site-a", "--party", "site-b",
+        "--min-records", "300",
+        "--feature", "age:0:120", "--feature", "sex:f,m", "--feature", "marker:0:10", "--label", "relapse:yes",
+    )  # fmt: skip
+    screens = [coordinator.at_terminal("invite", "plan.toml")]
+    try:
+        screens[0].until("lobby is open")
+        for seed, (site, line) in enumerate(zip(sites, re.findall(r"mqj1:\S+", screens[0].text), strict=True)):
+            _records(site.folder / "records.csv", 400 + 100 * seed, seed)
+            screens.append(site.at_terminal("join", line, "--data", "records.csv"))
+        codes = [screen.until(r"code is\s+(\S+)")[1] for screen in screens[1:]]
+        for screen, heard in zip(screens[1:], reversed(codes), strict=True):
+            screen.type(f"{heard} all")
+            screen.until("Epsilon")
+            screen.type("")
+            screen.until("Type yes")
+            screen.type("yes")
+        assert [screen.end() for screen in screens] == [0, 0, 0], [screen.text for screen in screens]
+    finally:
+        for screen in screens:
+            screen.close()
+    models = {next((m.folder / "runs").glob("*/*/model.json")).read_bytes() for m in machines.values()}
+    assert len(models) == 1
+    assert not (sites[0].folder / "charlie.key").exists()

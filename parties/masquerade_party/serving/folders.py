@@ -253,6 +253,12 @@ class Folders:
         part.replace(target)
         part.unlink(missing_ok=True)  # two names of one file: then the system has replaced nothing
 
+    def remove(self, item: Item) -> None:
+        """Remove a study's file, and its log and its record after it."""
+        self.study(item).unlink()
+        self.log(item).unlink(missing_ok=True)
+        self.forget(item)
+
     def forget(self, item: Item) -> None:
         """Remove the record of a study whose file is gone."""
         with contextlib.suppress(OSError):  # there is none, or the name is too long for one

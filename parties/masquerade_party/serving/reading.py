@@ -63,9 +63,9 @@ class Reader:
     """
 
     def __init__(self, root: Path, settings: Settings, keys: Mapping[str, Sequence[OwnKey]]) -> None:
-        told = {name: [(str(key), str(file)) for key, file in own] for name, own in keys.items()}
         named = settings.model_dump(mode="json")
-        self._about = {"root": str(root), "settings": named, "keys": told, "memory": _MEMORY}
+        self._about: dict[str, Any] = {"root": str(root), "settings": named, "memory": _MEMORY}
+        self._about["keys"] = _told_keys(keys)
         self._process: _Process | None = None
         self._known: dict[tuple[Mark, str], Known] = {}
         self._verdicts: dict[Path, tuple[tuple[Mark, ...], Verdict]] = {}
@@ -108,6 +108,13 @@ class Reader:
             _remember(self._known, (mark, data), found.known)
         _remember(self._verdicts, path, (_marks(mark, found), found))
         return found
+
+    def renew(self, keys: Mapping[str, Sequence[OwnKey]]) -> None:
+        """Read all studies anew, with other keys of the site."""
+        self.close()
+        self._about["keys"] = _told_keys(keys)
+        for memory in (self._known, self._verdicts, self._slow):
+            memory.clear()
 
     def turn(self, path: Path) -> int:
         """Return when a file is read: what has an approval first, then what is new, then what takes long."""
@@ -233,6 +240,10 @@ def _behind(file: Path) -> Mark:
 
 
 # --- What goes through the pipe -----------------------------------------------------------
+
+
+def _told_keys(keys: Mapping[str, Sequence[OwnKey]]) -> dict[str, list[tuple[str, str]]]:
+    return {name: [(str(key), str(file)) for key, file in own] for name, own in keys.items()}
 
 
 def _told_error(error: MasqueradeError | None) -> list[str] | None:

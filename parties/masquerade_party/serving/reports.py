@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DIED", "Ending", "ending_of", "progress_of", "shorten"]
+from masquerade_host.process.meter import PATIENCE
+
+__all__ = ["DIED", "Doing", "Ending", "doing_of", "ending_of", "shorten"]
 
 DIED = -1
 """The exit code of a process that died without a word, where the system does not tell by which signal."""
@@ -49,15 +51,44 @@ def ending_of(report: Path, code: int) -> Ending:
     return Ending(code, "", f"the process of the run was ended{how}")
 
 
-def progress_of(report: Path) -> str:
-    """Return how far a run has come, in words; "" where its report does not say."""
-    stage, rounds = "", ""
+@dataclass(frozen=True)
+class Doing:
+    """What a running process says it is doing.
+
+    Attributes
+    ----------
+    progress : str
+        How far it has come, in words; "" where it does not say.
+    late : tuple of str
+        Who is waited for.
+    seconds : float
+        For how long.
+    address : str
+        Where Charlie is.
+    """
+
+    progress: str = ""
+    late: tuple[str, ...] = ()
+    seconds: float = 0.0
+    address: str = ""
+
+
+def doing_of(report: Path) -> Doing:
+    """Return what a process does, by its report."""
+    stage, rounds, address, late, seconds = "", "", "", tuple[str, ...](), 0.0
     for event in _events(report):
-        if event.get("event") == "stage":
-            stage, rounds = str(event.get("name", "")), ""
-        elif event.get("event") == "progress":
-            rounds = f"round {event.get('done')} of {event.get('total')}"
-    return ", ".join(filter(None, (stage, rounds)))
+        match event.get("event"):
+            case "stage":
+                stage, rounds = str(event.get("name", "")), ""
+            case "progress":
+                rounds = f"round {event.get('done')} of {event.get('total')}"
+            case "connecting" | "unreachable" | "cut_off":
+                address = str(event.get("address", ""))
+            case "traffic":
+                waited = float(event.get("seconds", 0.0))
+                names = str(event.get("waited_for", "")).split(", ") if waited >= PATIENCE else []
+                late, seconds = tuple(filter(None, names)), waited
+    return Doing(", ".join(filter(None, (stage, rounds))), late, seconds, address)
 
 
 def shorten(report: Path) -> None:

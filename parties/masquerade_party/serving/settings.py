@@ -5,6 +5,11 @@
     key = "site.key"
     results = "results"                # optional: where the results go
 
+    [keep]                             # optional: for how many days; what is not named stays
+    done = 365
+    refused = 30
+    results = 730
+
     [data.patients]                    # studies for it lie in inbox/patients
     records = "records.csv"            # as --data takes it
     population = "patients"            # optional, like the rest: --population
@@ -27,7 +32,7 @@ from masquerade_core.identity import PublicKeys
 from masquerade_core.study.sections import Section
 from masquerade_core.study.text import explain
 
-__all__ = ["SETTINGS", "DataSet", "OwnKey", "Settings", "key_of", "load_settings", "records_of"]
+__all__ = ["SETTINGS", "DataSet", "Keep", "OwnKey", "Settings", "key_of", "load_settings", "records_of"]
 
 SETTINGS = "site.toml"
 """The file's name."""
@@ -39,6 +44,7 @@ _EXAMPLE = 'write two lines: key = "site.key", and data.patients.records = "reco
 _MOST_BYTES = 1 << 20
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9-]{0,31}\z")]
 _Text = Annotated[str, Field(min_length=1)]
+_Days = Annotated[int, Field(ge=1)]
 
 
 class DataSet(Section):
@@ -58,6 +64,22 @@ class DataSet(Section):
     state: _Text | None = None
 
 
+class Keep(Section):
+    """``[keep]``: for how many days the site keeps what it has done; for ever what is not named.
+
+    Attributes
+    ----------
+    done, refused : int or None
+        A study's file in these folders, with its record and its log.
+    results : int or None
+        The folder with the results of a run.
+    """
+
+    done: _Days | None = None
+    refused: _Days | None = None
+    results: _Days | None = None
+
+
 class Settings(Section):
     """The whole file.
 
@@ -67,12 +89,14 @@ class Settings(Section):
         The site's secret keys.
     results : str
         The folder for the results of all studies.
+    keep : Keep
     data : dict
         The data sets by their names.
     """
 
     key: _Text
     results: _Text = "results"
+    keep: Keep = Keep()
     data: Annotated[dict[_Name, DataSet], Field(min_length=1)]
 
 

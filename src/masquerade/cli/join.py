@@ -53,6 +53,13 @@ def join(
             "--unverified", help="Compare no code: Charlie alone names the parties, and the statement says so."
         ),
     ] = False,
+    service: Annotated[
+        bool,
+        typer.Option(
+            "--service",
+            help="In the end, run the party as a service of this user, which a reboot starts again (systemd).",
+        ),
+    ] = False,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -108,7 +115,22 @@ def join(
         _agree(joining, loaded, answers, paths)
         joining.guest.ready = True
         joining.wait(lambda: joining.guest.all_ready, lambda: "waiting for the others' yes", pause)
-    _take_part(paths, proxy)
+    words = paths.words()
+    if proxy is not None:
+        os.environ["MASQUERADE_PROXY"] = proxy  # it may have a password, which stands on no command line
+    if service:
+        from masquerade.user_service import install
+
+        unit = install(loaded, words, (Path("runs") / f"{loaded.study.name}-{invitation.name}").absolute())
+        return Outcome(
+            f"{invitation.name} takes part as the service {unit.name}",
+            {"unit": str(unit)},
+            hint=f"watch it: journalctl --user --unit {unit.name}; so that it runs while nobody is logged in: loginctl "
+            "enable-linger",
+        )
+    _say(f"starting: masquerade {' '.join(words)}")
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "masquerade", *words])  # noqa: S606
     raise AssertionError  # os.execv does not return
 
 
@@ -117,6 +139,11 @@ class _Paths:
 
     def __init__(self, study: Path, data: str, key: Path, state: Path | None, accept: tuple[str, ...]) -> None:
         self.study, self.data, self.key, self.state, self.accept = study, data, key, state, accept
+
+    def words(self) -> list[str]:
+        """Return the command that takes part."""
+        words = ["party", str(self.study), "--approved", "--key", str(self.key), "--data", self.data]
+        return words + (["--state", str(self.state)] if self.state is not None else [])
 
 
 def _agree(joining: "Joining", study: "Study", answers: "Answers", paths: _Paths) -> None:
@@ -167,17 +194,6 @@ def _written(path: Path, text: str) -> Path:
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}", "choose another file with --study") from error
     return path
-
-
-def _take_part(paths: _Paths, proxy: str | None) -> None:
-    """Become the party's process, so that it loads what a run needs and nothing else."""
-    words = ["party", str(paths.study), "--approved", "--key", str(paths.key), "--data", paths.data]
-    words += ["--state", str(paths.state)] if paths.state is not None else []
-    if proxy is not None:
-        os.environ["MASQUERADE_PROXY"] = proxy
-    _say(f"starting: masquerade {' '.join(words)}")
-    sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "masquerade", *words])  # noqa: S606
 
 
 def _say(line: str) -> None:

@@ -96,8 +96,8 @@ def rotate(
             "still_needed_by": [asdict(need) for need in needs.studies],
             "finished": needs.finished,
         },
-        hint="tell every coordinator you work with, and send the line that begins with mq1; start 'masquerade site' "
-        f"anew. Keep {rotated.kept} for studies that name the old keys: your process finds it there. If somebody may "
+        hint="tell every coordinator you work with, and send the line that begins with mq1. "
+        f"Keep {rotated.kept} for studies that name the old keys: your process finds it there. If somebody may "
         "have copied the old keys, run no such study, and delete that file",
     )
 

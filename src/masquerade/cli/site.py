@@ -68,7 +68,22 @@ def status(context: typer.Context, folder: _Folder = None, output_format: Format
 def _json(study: "Study") -> dict[str, Any]:
     item = study.item
     where = {"file": f"{item.place}/{item.data}/{item.name}.toml", "place": item.place.value, "data": item.data}
-    return {**where, **study.record.model_dump(mode="json", exclude={"schema_version"}), "progress": study.progress}
+    waiting = {"waited_for": list(study.doing.late), "waited_seconds": study.doing.seconds}
+    return {
+        **where,
+        **study.record.model_dump(mode="json", exclude={"schema_version"}),
+        "progress": study.doing.progress,
+        **waiting,
+    }
+
+
+def _doing(study: "Study") -> str:
+    from masquerade_core.words import listed
+    from masquerade_host.process.meter import in_words
+
+    doing = study.doing
+    waits = f"waiting for {listed(doing.late)} for {in_words(doing.seconds)}" if doing.late else ""
+    return "; ".join(filter(None, (doing.progress, waits)))
 
 
 def _shown(found: "Standing", served: str) -> "tuple[Any, ...]":
@@ -84,7 +99,7 @@ def _shown(found: "Standing", served: str) -> "tuple[Any, ...]":
             item, record = study.item, study.record
             since = f"  since {record.changed}" if record.changed else ""
             lines.append(f"  {record.state.value:<8} {printable(item.name)}{since}")
-            told = [study.progress, record.message, f"what to do: {record.hint}" * bool(record.hint)]
+            told = [_doing(study), record.message, f"what to do: {record.hint}" * bool(record.hint)]
             told.append(f"the results are in {record.results}" * (record.state.value == "done"))
             lines += [f"           {line}" for line in told if line]
     return (Text("\n".join(lines)),)

@@ -136,13 +136,12 @@ class Lobby:
         if not self._study:
             return Shown(missing=self.missing)
         words = [seat.word for seat in self._seats.values() if seat.word is not None]
-        opened = all(word.number for word in words)
         seats = tuple(
             SeatShown(
                 name=word.name,
                 keys=word.keys,
                 commitment=word.commitment,
-                number=word.number if opened else b"",
+                number=word.number,
                 heard=word.heard,
                 vouch=word.vouch,
                 ready=word.ready,

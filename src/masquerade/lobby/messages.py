@@ -95,7 +95,7 @@ class Shown(_Message):
     study : str
         The complete study as TOML, once everybody is there; before that, nothing.
     seats : tuple of SeatShown
-        All of them then, in the study's order. Their numbers are there once all are.
+        All of them then, in the study's order.
     """
 
     refused: Refusal = ""

@@ -7,6 +7,7 @@ from typing import Any
 
 from masquerade.pages.privacy import Observer, held, observers
 from masquerade.pages.reading import Run
+from masquerade.roster_view import compared_in, whose_keys
 from masquerade_core.privacy.expectation import PROMISES, Verdict
 from masquerade_core.privacy.several_records import PARTY
 from masquerade_core.privacy.statement import NOT_PROMISED
@@ -287,6 +288,8 @@ def _agreed(run: Run) -> list[str]:
             f"{who[:1].upper()}{who[1:]} approved this study for {approval.get('participant', '?')} on "
             f"{minute(approval.get('when', ''))}."
         )
+        if (compared := compared_in(approval)) is not None:
+            said += whose_keys(compared, run.result["statement"])
     elif run.participant == CHARLIE:
         said.append("Each party’s own report names the person who approved the study there.")
     if run.took_part:

@@ -29,6 +29,7 @@ __all__ = [
     "expected_of_counts",
     "expected_of_sums",
     "rounded_up",
+    "shown",
     "strength",
 ]
 
@@ -179,6 +180,8 @@ def strength(study: Study, N: int) -> float:
 def expected_of_sums(study: Study, doubt: str = "") -> Expectation:
     """Return what can be expected of noisy sums over all records, whose noise is sized by mu and shared by the parties.
 
+    Records that the study holds back to measure the model count in the number of all records, and in no sum.
+
     Parameters
     ----------
     study : Study
@@ -188,19 +191,22 @@ def expected_of_sums(study: Study, doubt: str = "") -> Expectation:
         depends on the records, however many there are.
     """
     N, words = counted_records(study)
-    s = strength(study, N)
+    held = int(study.evaluation.share * N) if study.evaluation is not None else 0
+    s = strength(study, N - held)
     p = study.study.commoner_share
     x = s if p is None else 4 * p * (1 - p) * s
     enough_records = math.ceil(_HALF_FROM / x * N)
     mu_needed = _HALF_FROM / x * mu_of(study.privacy.epsilon, study.privacy.delta)
     enough_epsilon = rounded_up(epsilon_of(mu_needed, study.privacy.delta))
     verdict = Verdict.UNSURE if doubt and x >= _BETTER_FROM else _verdict(x)
-    rare = "" if p is None else f", and with a share of p = {p:g} for the commoner label, x = 4p(1-p) s = {_shown(x)}"
+    rare = "" if p is None else f", and with a share of p = {p:g} for the commoner label, x = 4p(1-p) s = {shown(x)}"
     remedy = f"{enough_records:,} records would do"
     if x < _HALF_FROM:
         remedy += f", or epsilon = {enough_epsilon:g}"
+    if held:
+        words += f", of which {held:,} are held back to measure the model"
     text = (
-        f"With {words}, {PROMISES[verdict]}. The records outweigh the noise by s = N mu/sqrt(d) = {_shown(s)}{rare}, "
+        f"With {words}, {PROMISES[verdict]}. The records outweigh the noise by s = N mu/sqrt(d) = {shown(s)}{rare}, "
         f"where {_HALF_FROM:g} is enough for half of what the columns tell: {remedy}." + (f" {doubt}" if doubt else "")
     )
     return Expectation(verdict, text, N, s, enough_records, enough_epsilon)
@@ -229,8 +235,8 @@ def expected_of_counts(study: Study, sd: float, bins: int, *, about: str, what: 
     ratio = sd / usual
     verdict = Verdict.COUNTS if ratio <= _SMALL_COUNT_NOISE else Verdict.COARSE if ratio < 1 else Verdict.NOTHING
     measured = (
-        f"Every count carries noise of standard deviation {_shown(sd)}, and the {bins} bins of {what} hold "
-        f"{_shown(usual)} records each on average."
+        f"Every count carries noise of standard deviation {shown(sd)}, and the {bins} bins of {what} hold "
+        f"{shown(usual)} records each on average."
     )
     enough_records = math.ceil(sd * bins / _SMALL_COUNT_NOISE)
     needed = ratio / _SMALL_COUNT_NOISE * mu_of(study.privacy.epsilon, study.privacy.delta)
@@ -265,5 +271,6 @@ def rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
 
 
-def _shown(s: float) -> str:
+def shown(s: float) -> str:
+    """Return a measure as people read it: whole from 10 on, with two significant digits below."""
     return f"{s:,.0f}" if s >= 10 else f"{s:.2g}"  # noqa: PLR2004

@@ -719,6 +719,12 @@ class PartySession(Session):
         waits = self._state.now in (JoinState.HEARD, JoinState.DONE) or self._seating.incomplete
         return (CHARLIE,) if waits else super().missing()
 
+    def _waiting(self, now: float) -> tuple[tuple[str, ...], float]:
+        """Return whom this party waits for: Charlie, as long as he cannot be reached or has not answered the hello."""
+        if self._link is not None and self._state.now is JoinState.KNOCKING:
+            return (CHARLIE,), now - self._since
+        return super()._waiting(now)
+
     def _check_dues(self, now: float) -> None:
         if not (missing := self.missing()):
             return

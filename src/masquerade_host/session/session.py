@@ -515,8 +515,7 @@ class Session(ABC):
         if now >= self._next_beat:
             self._next_beat = now + self.beat_every
             self._beat()
-            missing = self.missing()
-            self._news.traffic(self.stats, missing, now - self._wait.moved if missing else 0.0)
+            self._news.traffic(self.stats, *self._waiting(now))
         elif owing := self._commits.take_owing():
             self._beat(owing)
         self._post()
@@ -604,6 +603,11 @@ class Session(ABC):
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment."""
         return self._awaited.in_order()
+
+    def _waiting(self, now: float) -> tuple[tuple[str, ...], float]:
+        """Return whom this participant waits for, and for how many seconds, as a person is told it."""
+        missing = self.missing()
+        return missing, now - self._wait.moved if missing else 0.0
 
     @abstractmethod
     def _check_dues(self, now: float) -> None:

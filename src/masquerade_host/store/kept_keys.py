@@ -28,10 +28,11 @@ def public_beside(kept: Path) -> Path:
     return kept.with_name(kept.name + _PUBLIC)
 
 
-def all_kept(path: Path) -> Iterator[tuple[PublicKeys, Path]]:
+def all_kept(path: Path, ask: Callable[[Path], str] | None = None) -> Iterator[tuple[PublicKeys, Path]]:
     """Yield the public half of all keys that were rotated away from a file, and the file with the secret one.
 
     A file that is gone, but whose public half is there, is yielded as well. One that cannot be read is left out.
+    ``ask`` is as in :func:`load_keys`.
     """
     beside = [file for file in path.parent.iterdir() if file.name.startswith(f"{path.name}{UNTIL}")]
     for kept in sorted({file.with_name(file.name.removesuffix(_PUBLIC)) for file in beside}):
@@ -39,7 +40,7 @@ def all_kept(path: Path) -> Iterator[tuple[PublicKeys, Path]]:
             yield PublicKeys.parse(public_beside(kept).read_text(encoding="ascii").strip()), kept
         except (OSError, ValueError, BadInput):
             try:
-                yield load_keys(kept).public, kept
+                yield load_keys(kept, ask).public, kept
             except BadInput:
                 continue
 
@@ -65,7 +66,7 @@ def kept_for(study: "Study", path: Path, newest: Keys, ask: Callable[[Path], str
     BadInput
         It names older keys, but their file is gone, or cannot be used.
     """
-    for public, kept in () if study.names_key(newest.public) else all_kept(path):
+    for public, kept in () if study.names_key(newest.public) else all_kept(path, ask):
         if not study.names_key(public):
             continue
         if not kept.exists():

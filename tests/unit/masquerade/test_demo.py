@@ -95,7 +95,9 @@ def test_in_the_default_demo_joining_helps_as_was_forecast_and_the_privacy_targe
     assert model.delta == 1e-6
     data = {name: load_csv(plan.data_file(name), study) for name in study.names}
     test = load_csv(plan.test_file, study, need_label=False)
-    released = [simulate(study, data, seed=seed).model for seed in range(20)]
+    released = [
+        simulate(study, data, seed=seed).model for seed in range(20 if colluders else 2)
+    ]  # without colluders there is less noise
     found = [error_on(model, test) for model in released]
     comparison = compare(study, cohort, released[0])
     assert comparison.noiseless == sentence("same_steps_exactly")
@@ -111,7 +113,7 @@ def test_in_the_default_demo_joining_helps_as_was_forecast_and_the_privacy_targe
         and all(errs_less(answers_of(model, test.X, None) != test.y, wrong) for wrong in own)
         for model, error in zip(released, found, strict=True)
     ]
-    assert sum(agree) >= 19
+    assert sum(agree) >= 0.95 * len(agree)
     assert comparison.alike is not None
     assert comparison.pooled < comparison.alike < comparison.best_single
     assert says(comparison.worth, "worth_it_for_all", ...)
@@ -602,11 +604,30 @@ def test_what_is_done_beside_a_run_is_said_in_lines_at_most_once_a_second(monkey
     now = 100.0
     monkeypatch.setattr("masquerade.console.time.monotonic", lambda: now)
     console = _console(terminal=False)
+    working = Working(console)  # entered, it also ticks by itself
+    for seconds, words in ((0.0, "a"), (0.5, "b"), (0.4, "c"), (0.2, ""), (0.9, ""), (0.2, "")):
+        now += seconds
+        if words:
+            working.say(words)
+        else:
+            working.tick()
+    assert _shown(console).split("\n") == ["  a", "  c", "  c: 1 s so far", ""]
+
+
+def test_a_step_that_takes_long_is_named_again_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("masquerade.console._EVERY", 0.01)
+    console = _console(terminal=False)
     with Working(console) as working:
-        for seconds in (0.0, 0.5, 0.6, 0.9, 0.2):
-            now += seconds
-            working.say(f"at {now:g}")
-    assert _shown(console).split("\n") == ["  at 100", "  at 101.1", "  at 102.2", ""]
+        working.say("a long step")
+        until = time.monotonic() + 100  # on a busy machine
+        while "so far" not in _shown(console) and time.monotonic() < until:
+            time.sleep(0.01)
+    assert "  a long step: 0 s so far\n" in _shown(console)
+    time.sleep(0.05)
+    said = _shown(console)
+    with working:
+        time.sleep(0.05)
+    assert _shown(console) == said  # no more of the step that has ended
 
 
 def test_the_screen_shows_states_stages_time_messages_and_bytes() -> None:

@@ -22,7 +22,7 @@ from masquerade_core.learning.expected_intervals import expected_reach, records_
 from masquerade_core.model import Model
 from masquerade_core.privacy.noise.evaluation_counts import count_sd, counts_noise
 from masquerade_core.rng import SimulationRng
-from masquerade_core.study import CHARLIE, Study
+from masquerade_core.study import CHARLIE, EvaluationSection, Study
 from masquerade_core.table import Table
 from masquerade_protocols import MEASUREMENTS, entry_of, protocol_of, statement_of
 from masquerade_protocols.in_memory import run_in_memory
@@ -178,6 +178,27 @@ def test_a_new_study_holds_records_back_where_the_answer_is_worth_having(shell: 
     assert re.search("(?i)# " + pattern("no_evaluation", ..., ...), texts[0])
     assert studies[1].evaluation is not None
     assert studies[1].evaluation.share == 0.2
+
+
+@pytest.mark.parametrize(("codes", "held"), [(1, True), (3, False)])
+def test_no_records_are_held_back_where_the_model_would_have_too_few_left(
+    codes: int, *, held: bool, shell: Shell, tmp_path: Path
+) -> None:
+    """The intervals are the same in both."""
+    levels = ",".join(f"l{i}" for i in range(900))
+    columns = [word for i in range(codes) for word in ("--feature", f"code{i}:{levels}")]
+    made = _new(shell, tmp_path / "s.toml", "--protocol", "dp-gd", "--expected-records", "15000", *columns)
+    study = Study.parse((tmp_path / "s.toml").read_text(), in_memory=True)
+    assert (study.evaluation is not None) is held
+    assert says(made.json["message"], "few_for_the_model") is not held
+    tell = protocol_of(study).expectation
+    assert tell is not None
+    alone, measured = (
+        tell(study.model_copy(update={"evaluation": section})).s for section in (None, EvaluationSection(share=0.2))
+    )
+    assert alone is not None
+    assert measured == pytest.approx(0.8 * alone)
+    assert says(made.json["message"], "forecasts", ..., f"{alone:.0f}", ..., f"{measured:.0f}")
 
 
 def test_the_line_lies_at_five_points() -> None:

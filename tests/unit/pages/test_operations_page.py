@@ -222,7 +222,7 @@ WorkingDirectory
 def test_the_page_s_numbers_are_the_program_s() -> None:
     words = " ".join(PAGE.text.split())
     assert f"Every {EVERY:g} seconds it has a line" in words
-    assert f"After {meter._PATIENCE:g} seconds of waiting" in words
+    assert f"After {meter.PATIENCE:g} seconds of waiting" in words
     assert f"was active within the last {STALE:g} seconds" in words
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from masquerade_host.store.state import StateFolder
 from masquerade_party.serving import service
 from masquerade_party.serving.folders import LOCK, Folders, Item, Place, Record, State
 from masquerade_party.serving.judging import Judge
+from masquerade_party.serving.live import table
 from masquerade_party.serving.settings import Settings, load_settings
+from masquerade_party.serving.standing import standing_now
 from masquerade_party.serving.verdicts import Kind, Verdict
 from tests.face_helpers import Shell
 from tests.host_helpers import study_text
@@ -335,3 +338,41 @@ def test_the_status_says_what_waits_for_what(site: Site, capsys: pytest.CaptureF
     assert [(s["place"], s["state"], s["progress"]) for s in found["studies"]] == [
         ("running", "running", "rounds, round 3 of 10"), ("inbox", "waits", ""),
     ]  # fmt: skip
+
+
+# --- The table at a terminal ------------------------------------------------------------
+
+ADDRESS = "tcp://the-coordinator-of-our-study.of-a-department.example-clinic.org:5555"
+
+
+def test_the_table_says_what_runs_and_waits_for_whom_and_for_how_long(site: Site) -> None:
+    changed = "2026-01-01T00:00:00Z"
+    now = datetime.fromisoformat(changed).timestamp() + 125
+    waits = Record(state=State.WAITS, changed=changed, message="this study has not been approved for p1")
+    site.folders.write(Item(Place.INBOX, "patients", "study"), waits)
+    for place, name in ((Place.RUNNING, "long-" * 18), (Place.DONE, "old"), (Place.DONE, "older")):
+        item = Item(place, "patients", name)
+        site.folders.study(item).write_text(site.text)
+        site.folders.write(item, Record(state=State.RUNNING, changed=changed))
+    events: list[dict[str, object]] = [
+        {"event": "connecting", "address": ADDRESS}, {"event": "stage", "name": "rounds"},
+        {"event": "progress", "done": 3, "total": 10}, {"event": "traffic", "waited_for": "charlie", "seconds": 35.0},
+    ]  # fmt: skip
+    site.folders.events(Item(Place.RUNNING, "patients", "long-" * 18)).write_text("\n".join(map(json.dumps, events)))
+    found = standing_now(site.root, ["patients"])
+    lines = table(found, now, 79, 23)
+    assert max(map(len, lines)) <= 79
+    assert [" ".join(line.split()) for line in lines] == [
+        "",
+        "The site has 1 running, 1 in the inbox and 2 done.",
+        "patients: " + ("long-" * 18)[:69],
+        ("long-" * 18)[69:] + " running for 2 min 5 s",
+        "rounds, round 3 of 10",
+        "waiting for charlie 35 s",
+        "Charlie is at",
+        ADDRESS,
+        "patients: study waits for 2 min 5 s",
+        "this study has not been approved for p1",
+    ]
+    assert table(found, now, 79, 9)[-1] == "And 1 more: see 'masquerade site status'."
+    assert len(table(found, now, 79, 9)) == 9

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from nacl.pwhash import argon2id
 
+from masquerade_core.study import Study
+from masquerade_host.store import locked_keys
+from masquerade_host.store.locked_keys import VARIABLE
+from masquerade_host.store.new_keys import rotate_keys
 from masquerade_party.serving import reading, service
 from masquerade_party.serving.folders import Folders, Item, Place
 from masquerade_party.serving.reading import Reader
@@ -53,6 +58,32 @@ def test_another_process_says_what_the_judge_says(site: Site, reader: Reader) ->
         assert (there.kind, there.facts, there.known) == (here.kind, here.facts, here.known)
         told = [None if v.error is None else (type(v.error), v.error.message, v.error.hint) for v in (here, there)]
         assert told[0] == told[1]
+
+
+def test_a_site_that_serves_knows_rotated_keys_at_once(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locked_keys, "_PASSES", argon2id.OPSLIMIT_MIN)
+    monkeypatch.setattr(locked_keys, "_MEMORY", argon2id.MEMLIMIT_MIN)
+    site.budget().close()
+    assert reader.verdict(site.path, "patients").facts.participant == "p1"
+    rotated, said = rotate_keys(site.root / "site.key", lambda _: "an umbrella for nine cats"), list[str]()
+    new = Study.parse(site.text.replace(str(site.keys["site"]), str(rotated.keys.public)))
+    (other := site.path.with_name("other.toml")).write_text(new.to_toml())
+    assert reader.verdict(other, "patients").kind is Kind.REFUSED
+    monkeypatch.delenv(VARIABLE, raising=False)
+    service._renew(reader, site.root, load_settings(site.root), said.append)  # nobody is asked for the passphrase
+    assert says(said[-1], "old_keys_go_on", ..., ...)
+    assert reader.verdict(other, "patients").kind is Kind.REFUSED
+    (words := site.root / "passphrase").write_text("an umbrella for nine cats")
+    words.chmod(0o600)
+    monkeypatch.setenv(VARIABLE, str(words))
+    service._renew(reader, site.root, load_settings(site.root), said.append)
+    assert says(said[-1], "new_keys_known")
+    for path, key in ((other, site.root / "site.key"), (site.path, rotated.kept)):
+        known = reader.verdict(path, "patients").known
+        assert known is not None
+        assert known.key == key
 
 
 def test_a_verdict_stays_until_a_file_changes_on_which_it_rests(

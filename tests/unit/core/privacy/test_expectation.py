@@ -369,7 +369,7 @@ def test_a_new_study_is_told_beforehand_that_it_can_learn_little_or_that_counts_
 ) -> None:
     columns = ["--feature", "age:0:120", "--label", "ill:yes", "--party", "a", "--party", "b", "--throwaway-keys"]
     asked: tuple[tuple[list[str | int], str], ...] = (
-        (["--expected-records", 300], "expect better answers than always the same one"),
+        (["--expected-records", 300], "With 300 records, expect better answers than always the same one"),
         (["--min-records", 10, "--protocol", "dp-gd"], "nothing can be promised; look at the result"),
         (
             ["--protocol", "summary"],
@@ -382,7 +382,7 @@ def test_a_new_study_is_told_beforehand_that_it_can_learn_little_or_that_counts_
         poor = number > 0
         assert (said in answer.json["message"]) is poor
     many = shell.json("study", "new", "--output", tmp_path / "m.toml", *columns, "--expected-records", 90_000)
-    assert "expect" not in many.json["message"]
+    assert "With 90,000 records" not in many.json["message"]
     example = shell.json("study", "new", "--output", tmp_path / "e.toml", "--protocol", "summary")
     assert "expect" not in example.json["message"]
 

@@ -277,8 +277,23 @@ class Screen(io.StringIO):
 
 
 def screen(text: str) -> list[str]:
-    """The screen's content after this text: a line that is taken back is wiped."""
-    return [line.rpartition("\r\x1b[K")[2] for line in text.split("\n")]
+    """Return the screen's content after this text, as a terminal shows it that is wide enough."""
+    lines, row, column = [""], 0, 0
+    for piece in re.findall(r"\x1b\[\d*[AJK]|.", text, flags=re.DOTALL):
+        if piece == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row == len(lines))
+        elif piece == "\r":
+            column = 0
+        elif piece.endswith("A") and piece.startswith("\x1b"):
+            row -= int(piece[2:-1])
+        elif piece.startswith("\x1b"):
+            lines[row] = lines[row][:column]
+            del lines[row + 1 if piece.endswith("J") else len(lines) :]
+        else:
+            lines[row] = lines[row][:column] + piece + lines[row][column + 1 :]
+            column += 1
+    return lines
 
 
 def test_a_terminal_has_one_changing_line_below_the_sentences(clock: Clock) -> None:
@@ -296,12 +311,57 @@ def test_a_terminal_has_one_changing_line_below_the_sentences(clock: Clock) -> N
     assert screen(shown.getvalue())[-1] == ""
 
 
-def test_the_changing_line_never_wraps(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "get_terminal_size", lambda _number: os.terminal_size((30, 24)))
+LONG = "tcp://[2001:0db8:85a3:0000:0000:8a2e:0370:7334%enp0s31f6]:65535"
+LONGER = "tcp://the-coordinator-of-our-study.of-a-department.example-clinic.org:5555"
+
+
+def test_the_table_says_who_is_waited_for_and_for_how_long(clock: Clock) -> None:
     shown = Screen()
     terminal = Terminal(shown, clock)
+
+    def waits(names: str, seconds: float) -> list[str]:
+        terminal("traffic", messages=1, bytes=2, waited_for=names, seconds=seconds)
+        return [" ".join(line.split()) for line in screen(shown.getvalue())]
+
+    terminal("stage", name="rounds")
+    assert waits("p2, p3", 4.0)[1:] == ["rounds, 0 s so far"]
+    clock.now += 10
+    assert waits("p2, p3", 14.0)[1:] == ["rounds, 10 s so far", "waiting for p2 14 s", "waiting for p3 14 s"]
+    clock.now += 10
+    assert waits("p3, p4", 24.0)[2:] == ["waiting for p3 24 s", "waiting for p4 24 s"]
+    clock.now += 60
+    assert waits("p3", 6.0)[1:] == ["rounds, 1 min 20 s so far", "waiting for p3 6 s"]  # another message by now
+    assert waits(", ".join(f"p{i}" for i in range(12)), 6.0)[-1] == "and for 4 others"
+    assert waits("", 0.0)[1:] == ["rounds, 1 min 20 s so far"]
+    terminal("left", party="p1")
+    assert screen(shown.getvalue())[1:] == ["p1 disconnected; Charlie waits for it.", "rounds, 1 min 20 s so far"]
+
+
+@pytest.mark.parametrize("address", [LONG, LONGER])
+def test_eighty_columns_have_room_for_every_line_and_no_address_is_cut(clock: Clock, address: str) -> None:
+    shown = Screen()
+    terminal = Terminal(shown, clock)
+    terminal("connecting", address=address)
+    terminal("unreachable", address=address, left=30)
+    terminal("traffic", messages=1, bytes=2, waited_for="charlie", seconds=35.0)
+    lines = screen(shown.getvalue())
+    assert max(map(len, lines)) < 80
+    assert [line.count(address) for line in lines if address in line] == [1, 1, 1]
+    assert lines[-2].split() == ["waiting", "for", "charlie", "35", "s"]
+
+
+def test_on_a_narrow_terminal_no_line_of_the_table_wraps(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda _number: os.terminal_size((30, 5)))
+    shown = Screen()
+    terminal = Terminal(shown, clock)
+    terminal("connecting", address=LONGER)
     rounds(clock, lambda event, fields: terminal(event, **fields), 3, 1.0)
-    assert screen(shown.getvalue()) == ["round 3 of 100, 1.0 rounds a "]
+    for _ in range(2):
+        terminal("traffic", messages=1, bytes=2, waited_for="charlie, p1, p2", seconds=35.0)
+    lines = screen(shown.getvalue())
+    assert max(map(len, lines)) == 29
+    assert "".join(lines[:-4]).replace(" ", "") == f"ConnectingtoCharlieat{LONGER}."  # in pieces
+    assert len(lines[-4:]) == 4  # as many as the terminal has room for
 
 
 def test_elsewhere_stderr_is_a_log_and_the_file_gets_a_copy(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from masquerade.inviting import Inviting, completed
 from masquerade.joining import Answers, Joining, in_ten_lines
 from masquerade.lobby.invitation import Invitation
 from masquerade.lobby.links import Caller, keep_open
-from masquerade.roster_view import read_compared, roster_report, whose_keys
+from masquerade.roster_view import compared_in, roster_report, whose_keys
 from masquerade_core.errors import BadInput, CannotConnect, RefusedLocally
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.approvals import Approval, Compared, all_approvals, record_approval
@@ -305,19 +305,28 @@ def test_who_was_not_heard_stands_beside_the_statement(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_site_that_joined_otherwise_says_nothing(tmp_path: Path) -> None:
-    assert read_compared(tmp_path) is None
     assert roster_report(tmp_path, []) == ()
-    for text in ("{", "[]", '{"compared": null}', '{"compared": {"code": 1}}'):
+    for text in ("{", "[]", "7", '{"compared": null}', '{"compared": {"code": 1}}'):
         (tmp_path / "approval.json").write_text(text)
-        assert read_compared(tmp_path) is None
+        assert roster_report(tmp_path, []) == ()
+    joined = {"compared": {"code": "A", "tries": 1, "heard": {"b": "k"}, "vouched": {"c": ["b"]}, "unheard": ["d"]}}
+    (tmp_path / "approval.json").write_text(json.dumps(joined))
+    assert len(roster_report(tmp_path, [])) == 2
+    assert compared_in(joined) == Compared(code="A", tries=1, heard={"b": "k"}, vouched={"c": ("b",)}, unheard=("d",))
 
 
 def test_ten_lines_say_who_what_and_how_much(tmp_path: Path) -> None:
     _, site, _ = ready(tmp_path)
     study = site.guest.agreed
     compared = Compared(code="A", tries=1, heard={"p2": "k"}, unheard=("p3",))
-    lines = tuple(in_ten_lines(study, "p1", tmp_path / "s.toml", ("Data: fine.",), compared, StateFolder(tmp_path)))
+    rest = tmp_path / "s.toml", ("Data: fine.",), compared, StateFolder(tmp_path)
+    lines = tuple(in_ten_lines(study, "p1", *rest))
     assert len(lines) <= 10
+    declared = study.model_copy(
+        update={"study": study.study.model_copy(update={"purpose": "which patients come back"})}
+    )
+    (purpose,) = [line for line in in_ten_lines(declared, "p1", *rest) if line.endswith(": which patients come back")]
+    assert purpose.startswith("Purpose, ")
     text = "\n".join(lines)
     for needed in ("p2 and p3", study.label.name, study.fingerprint(), "Data: fine."):
         assert needed in text

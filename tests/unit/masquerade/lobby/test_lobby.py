@@ -228,12 +228,26 @@ def own(shown: Shown) -> SeatShown:
 
 TAMPERED: dict[str, Callable[[Room, Shown], Shown]] = {
     "a key": lambda _room, shown: changed(shown, "p2", keys=str(STRANGE.public)),
+    "a key in the study": lambda room, shown: shown.model_copy(
+        update={
+            "study": studied(
+                {**{name: key.public for name, key in room.keys.items()}, "p2": STRANGE.public}, room.charlie.public
+            )
+        }
+    ),
     "half a key": lambda room, shown: changed(
         shown, "p2", keys=str(replace(room.keys["p2"].public, curve=STRANGE.public.curve))
     ),
     "a reflected commitment": lambda _room, shown: changed(shown, "p2", commitment=own(shown).commitment),
     "a number": lambda _room, shown: changed(shown, "p2", number=bytes(32)) if own(shown).number else shown,
     "this site's own seat": lambda _room, shown: changed(shown, "p1", keys=str(STRANGE.public)),
+    "this site itself": lambda room, shown: changed(shown, "p1", keys=str(STRANGE.public)).model_copy(
+        update={
+            "study": studied(
+                {**{name: key.public for name, key in room.keys.items()}, "p1": STRANGE.public}, room.charlie.public
+            )
+        }
+    ),
     "the order": lambda _room, shown: shown.model_copy(update={"seats": shown.seats[::-1]}),
     "Charlie": lambda room, shown: shown.model_copy(
         update={"study": studied({name: key.public for name, key in room.keys.items()}, STRANGE.public)}
@@ -248,6 +262,7 @@ def test_what_does_not_fit_together_is_charlies_fault(what: str) -> None:
     error = fails(room)
     assert isinstance(error, ProtocolViolation)
     assert error.peer == CHARLIE
+    assert bool(room.guests["p1"].notes.shown_for) == (what == "a number")  # what can be seen is seen before
 
 
 def test_a_commitment_that_changes_after_the_number_was_shown_ends_the_try() -> None:
