@@ -17,20 +17,24 @@ import numpy as np
 from pydantic import ValidationError
 
 from masquerade.cleaning import mended_number
+from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.examining import kind_of_numbers
-from masquerade_core.data.file_faults import COMMA, DASH, DATE, DECIMAL_COMMA, THOUSANDS, is_missing, number_of
+from masquerade_core.data.file_faults import COMMA, DASH, DATE, DECIMAL_COMMA, PERCENT, THOUSANDS, is_missing, number_of
 from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
-from masquerade_core.words import counted
+from masquerade_core.words import counted, listed
 
 __all__ = [
     "MOST_LEVELS",
     "OTHER",
     "Guess",
     "Limits",
+    "all_percent",
     "column_kind",
     "copy_command",
+    "dotted_thousands",
+    "far_nines",
     "guess",
     "has_signs",
     "label_typed",
@@ -47,6 +51,9 @@ OTHER = "other"
 _MANY = 10  # different numbers, beside which text is no level
 _MENDED = frozenset({COMMA, DECIMAL_COMMA, THOUSANDS})
 _DAY_OF_1990, _DAY_OF_2060 = 32_874, 58_441  # in Excel's numbers for dates
+_GROUPS = re.compile(r"[+-]?\d{1,3}(\.\d{3})*")
+_NINES = re.compile(r"-9+(\.0+)?|9{2,}(\.0+)?")
+_THRICE = 3
 _PLUS = re.compile(r"\s*\++\s*")
 _MOST = 0.5  # of a column's different texts: then it holds dates, or numbers
 
@@ -138,6 +145,8 @@ def guess(
         if len(counts) > min(limits.numbers, limits.levels):
             return _with_gaps(name, numbers, cells, at, notes)
         notes += (f"{name}: some numbers are missing, so each of its values is a level",)
+    cells, said = _spelled(name, cells)
+    notes, counts = (*notes, *said), Counter(cells)
     if "" in counts:
         place = at(cells.index(""))
         notes += (f"{name}: {counted(counts[''], 'empty cell')} became {MISSING_LEVEL!r}, the first in {place}",)
@@ -162,15 +171,32 @@ def guess(
 
 def _mended(name: str, cells: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return the cells with points before decimals and no marks between thousands, and whether any was changed."""
+    notes: tuple[str, ...] = ()
+    if all_percent(cells):
+        cells, notes = [cell.rstrip("% ") for cell in cells], (f"{name}: percent signs were taken out",)
+    if column_kind(cells) == "number" and (nines := far_nines(cells)):
+        cells = ["" if cell in nines else cell for cell in cells]
+        notes += (f"{name}: {listed(sorted(nines))} counts as missing",)
     kinds = {number_of(cell)[1] for cell in set(cells)}
     if has_signs(cells):
-        return cells, ()
+        return cells, notes
     if not kinds & {DASH, DECIMAL_COMMA, THOUSANDS}:
-        return cells, ()
+        return cells, notes
     decimal, thousands = DECIMAL_COMMA in kinds, THOUSANDS in kinds
     mended = {cell: mended_number(cell, decimal=decimal, thousands=thousands) for cell in set(cells)}
     rules = sorted({rule for _, rule in mended.values() if rule})
-    return [mended[cell][0] for cell in cells], tuple(f"{name}: {rule}" for rule in rules)
+    return [mended[cell][0] for cell in cells], (*notes, *(f"{name}: {rule}" for rule in rules))
+
+
+def _spelled(name: str, cells: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return the cells with one spelling, the most frequent, of levels that differ in capitals alone."""
+    counts = Counter(cells)
+    first: dict[str, str] = {}
+    spelled = {value: first.setdefault(value.casefold(), value) for value, _ in counts.most_common()}
+    changed = sum(count for value, count in counts.items() if spelled[value] != value)
+    if not changed:
+        return cells, ()
+    return [spelled[cell] for cell in cells], (f"{name}: {counted(changed, 'cell')} matched but for capitals",)
 
 
 def _texts_among_numbers(present: Sequence[str]) -> frozenset[str]:
@@ -213,6 +239,45 @@ def without_label(cells: Sequence[str], named: Collection[str] = ()) -> frozense
     return frozenset(empty | words if len(left) > 1 and not has_signs(cells) else empty)
 
 
+def all_percent(cells: Sequence[str]) -> bool:
+    """Return whether a column's numbers all have percent signs, so that the signs say nothing."""
+    kinds = {number_of(cell)[1] for cell in set(cells) if not is_missing(cell)} - {DASH}
+    return kinds == {PERCENT}
+
+
+def dotted_thousands(table: TextTable) -> frozenset[str]:
+    """Return the columns in which points stand between thousands.
+
+    They have whole numbers in groups of three digits, at least one of them with a point, in a table of which another
+    column has commas before its decimals.
+    """
+    columns = {name: set(cells) for name, cells in table.columns.items()}
+    if not any(number_of(cell)[1] is DECIMAL_COMMA for cells in columns.values() for cell in cells):
+        return frozenset()
+    return frozenset(
+        name
+        for name, cells in columns.items()
+        if any("." in cell for cell in cells)
+        and all(_GROUPS.fullmatch(cell) or is_missing(cell) or number_of(cell)[1] is DASH for cell in cells)
+    )
+
+
+def far_nines(cells: Sequence[str]) -> frozenset[str]:
+    """Return the cells of nines, such as 9999 or -99, that stand for missing values in a column of numbers.
+
+    Each stands there at least three times, and is farther from all other numbers than these are from each other.
+    """
+    counts = Counter(cells)
+    nines = {cell: float(cell) for cell, count in counts.items() if count >= _THRICE and _NINES.fullmatch(cell)}
+    others = [value for cell in counts if cell not in nines and math.isfinite(value := number_of(cell)[0])]
+    if not nines or len(others) < _MANY:
+        return frozenset()
+    low, high = min(others), max(others)
+    return frozenset(
+        cell for cell, value in nines.items() if max(low - value, value - high) > high - low or value < 0 <= low
+    )
+
+
 def label_typed(name: str, values: Sequence[str]) -> str:
     """Return the text with which ``--label`` names a column and some of its values."""
     return f"{_escaped(name)}:{','.join(map(_escaped, values))}"
@@ -245,7 +310,8 @@ def column_kind(cells: Sequence[str]) -> str:
         return "constant" if present else "empty"
     if sum(kind is DATE for _, kind in present.values()) > _MOST * len(present):
         return "date"
-    numbers = sum(kind is None or kind in _MENDED for _, kind in present.values())
+    mended = _MENDED | {PERCENT} if all_percent(cells) else _MENDED
+    numbers = sum(kind is None or kind in mended for _, kind in present.values())
     if numbers == len(present) or (numbers > _MANY and numbers > _MOST * len(present)):
         values = np.array([present[cell][0] for cell in cells if cell in present and present[cell][1] is None])
         return kind_of_numbers(values) or "number"

@@ -17,14 +17,17 @@ from masquerade.cleaning import mended_number, new_file
 from masquerade.columns import parse_label
 from masquerade.guessing import (
     MOST_LEVELS,
+    all_percent,
     column_kind,
     copy_command,
+    dotted_thousands,
+    far_nines,
     has_signs,
     label_typed,
     like_serials,
     without_label,
 )
-from masquerade.own_table import OwnText, column_of, read_own, text_of
+from masquerade.own_table import OwnText, column_of, read_own, read_text, text_of
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.file_faults import (
     COMMA,
@@ -182,7 +185,9 @@ def look(path: Path, label: str | None = None) -> Looked:
     """
     parquet = path.suffix.lower() in PARQUET
     own = None if parquet else text_of(path)
-    table = read_own(path)
+    table, shape = (
+        (read_own(path), ()) if own is None else read_text(path, own, label=label and label.partition(":")[0])
+    )
     known = label if label is None or label in table.columns or ":" not in label else parse_label(label)
     name = known.name if isinstance(known, Label) else known
     named = _named(known)
@@ -193,8 +198,13 @@ def look(path: Path, label: str | None = None) -> Looked:
         for column, cells in table.columns.items()
     )
     form, mends = (("a Parquet file",), ()) if own is None else _form(own)
+    mends += shape
+    dotted = dotted_thousands(table)
     kinds = {kind for column in columns for kind in _mended_kinds(column, table.columns[column.name])}
-    mends += tuple(_NAMES[kind] for kind in (DECIMAL_COMMA, THOUSANDS, DASH) if kind in kinds)
+    kinds |= {THOUSANDS} if dotted else set()
+    mends += tuple(_NAMES[kind] for kind in (DECIMAL_COMMA, THOUSANDS, PERCENT, DASH) if kind in kinds)
+    if nines := {value for c in columns if c.kind == "number" for value in far_nines(table.columns[c.name])}:
+        mends += (f"{listed(sorted(nines))} for missing values",)
     refused = None
     if name is not None:
         lost = without_label(table.columns[name], named)
@@ -282,7 +292,7 @@ def _kinds(cells: Sequence[str]) -> set[Any]:
 def _mended_kinds(column: Look, cells: Sequence[str]) -> set[Any]:
     """Return what is mended in a column's cells."""
     if column.kind == "number":
-        return _kinds(cells)
+        return _kinds(cells) - ({PERCENT} if not all_percent(cells) else set())
     return _kinds(cells) & {DASH} if column.kind == "category" and not has_signs(cells) else set()
 
 
@@ -294,7 +304,12 @@ def _column(name: str, cells: Sequence[str]) -> Look:
     missing = sum(counts[cell] for cell in nothing)
     present = {cell: number_of(cell) for cell in counts if cell not in nothing}
     kind = column_kind(cells)
+    if kind == "number" and (nines := far_nines(cells)):
+        missing += sum(counts[cell] for cell in nines)
+        present = {cell: found for cell, found in present.items() if cell not in nines}
     odd = [text for text, (_, fault) in present.items() if fault is not None and fault not in _MENDED]
+    if all_percent(cells):
+        odd = []
     notes = tuple(_NAMES[fault] for fault in dict.fromkeys(f for _, f in present.values()) if fault in _NAMES)
     if kind == "number" and odd:
         notes += (f"{counted(sum(counts[text] for text in odd), 'cell')} of text, which count as missing",)
@@ -337,8 +352,13 @@ def write_mended(looked: Looked, out: Path) -> int:
     if looked.table is None:
         raise BadInput(f"{looked.source} was not read", "look at the file first")
     columns = []
+    dotted = dotted_thousands(looked.table)
     for look in looked.columns:
         cells = looked.table.columns[look.name]
+        if look.name in dotted:
+            cells = [cell.replace(".", "") for cell in cells]
+        if look.kind == "number" and (nines := far_nines(cells)):
+            cells = ["" if cell in nines else cell for cell in cells]
         columns.append(_mended(cells) if _mended_kinds(look, cells) else cells)
     rows = list(zip(*columns, strict=True))
     if looked.label_name is not None:
@@ -355,5 +375,7 @@ def write_mended(looked: Looked, out: Path) -> int:
 
 def _mended(cells: Sequence[str]) -> list[str]:
     kinds = _kinds(cells)
-    decimal, thousands = DECIMAL_COMMA in kinds, THOUSANDS in kinds
+    decimal, thousands, percent = DECIMAL_COMMA in kinds, THOUSANDS in kinds, all_percent(cells)
+    if percent:
+        cells = [cell.rstrip("% ") for cell in cells]
     return [mended_number(cell, decimal=decimal, thousands=thousands)[0] for cell in cells]

@@ -5,6 +5,7 @@ all records: a demonstration, ``data look``, and a study whose author has a publ
 names alone.
 """
 
+import codecs
 import csv
 import gzip
 import importlib
@@ -14,6 +15,7 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +25,24 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study.text import did_you_mean
 from masquerade_core.words import counted
 
-__all__ = ["Heading", "OwnText", "check_heading", "check_names", "column_of", "read_names", "read_own", "text_of"]
+__all__ = [
+    "Heading",
+    "OwnText",
+    "check_heading",
+    "check_names",
+    "column_of",
+    "read_names",
+    "read_noted",
+    "read_own",
+    "read_text",
+    "text_of",
+]
 
 _PARQUET = frozenset({".parquet", ".pq"})
 _COMMENT = "|"
+_BEFORE = re.compile(r"(?:(?:#[^\r\n]*|sep=.|[;,\t ]*)(?:\r\n|\r|\n))+", re.IGNORECASE)
 _LONGEST_LINE = 1 << 20
+_SOME = 1 << 16  # bytes in which the line of names is looked for
 _NAMES_FIRST = "put a line with the columns' names before the first record"
 _SAVE_AS_CSV = "save the table as CSV in UTF-8"
 _WESTERN = "windows-1252"  # of what is no UTF-8, what Excel writes in western Europe and America
@@ -69,9 +84,22 @@ class OwnText:
     packed: str = ""
 
     @property
+    def before(self) -> str:
+        """What stands before the line of names: blank lines, comments, and Excel's ``sep=``."""
+        found = _BEFORE.match(self.text)
+        lines = found[0].splitlines(keepends=True) if found else []
+        names = self.text[sum(map(len, lines)) :].partition("\n")[0]
+        # A line of names may begin with this mark, too: then the record behind it is as long.
+        while (
+            lines and lines[-1].startswith("#") and lines[-1].count(mark := _delimiter(names)) == names.count(mark) > 0
+        ):
+            names = lines.pop()
+        return "".join(lines)
+
+    @property
     def separator(self) -> str:
-        """The mark that separates cells: a comma, or what the first line has in its place."""
-        lines = (line for line in self.text.splitlines() if not line.startswith(_COMMENT))
+        """The mark that separates cells: a comma, or what the line of names has in its place."""
+        lines = (line for line in self.text[len(self.before) :].splitlines() if not line.startswith(_COMMENT))
         return _delimiter(next(lines, ""))
 
 
@@ -142,8 +170,14 @@ def _readable(path: Path) -> Iterator[None]:
         raise BadInput(f"{path.name} cannot be read: {error.strerror}", "check the path and who may read it") from error
 
 
-def read_names(path: Path) -> tuple[Heading, ...]:
+def read_names(path: Path, *, mends: bool = False) -> tuple[Heading, ...]:
     """Return the columns of a CSV or Parquet file. No record is read.
+
+    Parameters
+    ----------
+    path : Path
+    mends : bool
+        Whether names that are missing or there twice are mended, as :func:`read_own` does it, and not refused.
 
     Raises
     ------
@@ -156,13 +190,24 @@ def read_names(path: Path) -> tuple[Heading, ...]:
         with path.open("rb") as raw:
             packed = _packed(raw.read(len(_ZSTD)))
         if packed == "zstd":
-            start = _unpacked(path.read_bytes(), packed, path).partition(b"\n")[0]
+            start = _unpacked(path.read_bytes(), packed, path)[:_LONGEST_LINE]
         else:
             with gzip.open(path) if packed else path.open("rb") as lines:
-                start = lines.readline(_LONGEST_LINE)  # of UTF-16, half of the line's end is missing
-    first = _decoded(start)[0].partition("\n")[0]
-    header = next(csv.reader([first], delimiter=_delimiter(first), skipinitialspace=True), [])
-    return tuple(Heading(name) for name in _header([cell.strip() for cell in header], path))
+                start = lines.read(_SOME)
+                start += lines.readline(_LONGEST_LINE)  # of UTF-16, half of the line's end is missing
+    encoding = encoding_of(start)
+    bytewise = encoding == "utf-8"  # the names are decoded by themselves: no record is
+    text = start.removeprefix(codecs.BOM_UTF8).decode("latin-1") if bytewise else start.decode(encoding, "ignore")
+    own = OwnText(text.removeprefix("\ufeff"), encoding)
+    lines_of = io.StringIO(own.text[len(own.before) :], newline="")
+    try:
+        header = next(csv.reader(lines_of, delimiter=own.separator, skipinitialspace=True), [])
+    except csv.Error:
+        raise BadInput(f"the first line of {path.name} is not CSV", "see whether a quote is left open") from None
+    names = [(_decoded(cell.encode("latin-1"))[0] if bytewise else cell).strip() for cell in header]
+    if mends:
+        names, _ = _names(names, range(len(names)))
+    return tuple(Heading(name) for name in _header(names, path))
 
 
 def check_heading(path: Path, headings: Sequence[Heading]) -> None:
@@ -188,7 +233,7 @@ def check_names(path: Path, names: Collection[str], option: str) -> None:
     BadInput
         It does not.
     """
-    known = [heading.name for heading in read_names(path)] if names else []
+    known = [heading.name for heading in read_names(path, mends=True)] if names else []
     for name in names:
         if name not in known:
             raise BadInput(f"{option}: {path.name} has no column {name!r}", _which(name, known))
@@ -220,20 +265,57 @@ def read_own(path: Path, *, heading: Sequence[str] = (), ignore: Sequence[str] =
         if path.suffix.lower() in _PARQUET:
             names = [h.name for h in _parquet_headings(path) if h.name not in ignore]
             return read_table(path, names)
-    own = text_of(path)
-    reader = csv.reader(io.StringIO(own.text, newline=""), delimiter=own.separator, skipinitialspace=True, strict=True)
+    return read_text(path, text_of(path), heading)[0]
+
+
+def read_noted(path: Path, *, ignore: Sequence[str] = (), label: str) -> tuple[TextTable, tuple[str, ...]]:
+    """Read all columns of a file as :func:`read_own`, and say what of its form was mended for that."""
+    if path.suffix.lower() in _PARQUET:
+        return read_own(path, ignore=ignore), ()
+    table, mends = read_text(path, text_of(path), label=label)
+    return table, ((f"mended while {path.name} was read: {', '.join(mends)}",) if mends else ())
+
+
+def read_text(
+    path: Path, own: OwnText, heading: Sequence[str] = (), *, label: str | None = None
+) -> tuple[TextTable, tuple[str, ...]]:
+    """Read all columns of a CSV file's text, as :func:`read_own`; and return what of its form was mended for that.
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_own`; or the column ``label`` is there twice, so that nobody knows which is meant.
+    """
+    text = io.StringIO(own.text[len(own.before) :], newline="")
+    above = len((own.before + "|").splitlines()) - 1
+    reader = csv.reader(text, delimiter=own.separator, skipinitialspace=True, strict=True)
     try:
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+        rows = [(above + reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except csv.Error:
-        raise BadInput(f"{path.name}, line {reader.line_num} is not CSV", "see whether a quote is left open") from None
-    return _table(path, rows, heading)
+        line = above + reader.line_num
+        raise BadInput(f"{path.name}, line {line} is not CSV", "see whether a quote is left open") from None
+    if label is not None and rows and rows[0][1].count(label) > 1:
+        raise _twice(path, label)
+    table, mends = _table(path, rows, heading)
+    return table, (*(("lines before the names",) if own.before else ()), *mends)
 
 
-def _table(path: Path, rows: list[tuple[int, list[str]]], heading: Sequence[str]) -> TextTable:
+def _table(path: Path, rows: list[tuple[int, list[str]]], heading: Sequence[str]) -> tuple[TextTable, tuple[str, ...]]:
     rows = [(line, row) for line, row in rows if not (len(row) == 1 and row[0].startswith(_COMMENT))]
     named = not heading or (bool(rows) and bool(set(heading) & set(rows[0][1])))
-    header = _header(rows[0][1] if rows else [], path) if named else list(heading)
+    mends: tuple[str, ...] = ()
+    header = list(heading)
     records = rows[named:]
+    if named and rows:
+        header, mends = _names(rows[0][1], {i for _, row in records for i, cell in enumerate(row) if cell})
+    header = _header(header, path) if named else header
+    longer = [row for _, row in records if len(row) > len(header)]
+    if longer and not any(any(row[len(header) :]) for row in longer):
+        mends += ("separators at the ends of lines",)
+        records = [(line, row[: len(header)]) for line, row in records]
+    if any(not any(row) for _, row in records):
+        mends += ("records without any cell",)
+        records = [(line, row) for line, row in records if any(row)]
     if not records:
         raise BadInput(f"{path.name} has column names but no records", "put a record on each further line")
     for line, row in records:
@@ -244,7 +326,38 @@ def _table(path: Path, rows: list[tuple[int, list[str]]], heading: Sequence[str]
                 "each record has one cell for each column; quote cells that hold a comma",
             )
     cells = zip(*(row for _, row in records), strict=True)
-    return TextTable(dict(zip(header, cells, strict=True)), [line for line, _ in records], "line", path.name)
+    return TextTable(dict(zip(header, cells, strict=True)), [line for line, _ in records], "line", path.name), mends
+
+
+def _names(header: Sequence[str], used: Collection[int]) -> tuple[list[str], tuple[str, ...]]:
+    """Return names of columns that are all different, and what was done to them.
+
+    Parameters
+    ----------
+    header : sequence of str
+    used : collection of int
+        The places of columns in which any record has a cell. Columns without a name at the end, and without cells, are
+        left out.
+    """
+    names = list(header)
+    mends: tuple[str, ...] = ()
+    if any(map(_like_a_value, names)) or not any(names):
+        return names, ()  # it is a record, perhaps
+    while names and not names[-1] and len(names) - 1 not in used:
+        names.pop()
+    if len(names) < len(header):
+        mends = ("separators at the ends of lines",)
+    if "" in names:
+        mends += ("columns without a name",)
+        names = [name or f"column {place}" for place, name in enumerate(names, 1)]
+    if len(set(names)) < len(names):
+        mends += ("columns of one name",)
+        taken = set(names)
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                names[place] = next(other for i in count(2) if (other := f"{name} {i}") not in taken)
+                taken.add(names[place])
+    return names, mends
 
 
 def column_of(table: TextTable, name: str) -> Sequence[str]:
@@ -273,8 +386,12 @@ def _header(header: list[str], path: Path) -> list[str]:
         if header.count(name) > 1 and any(map(_like_a_value, header)):
             raise BadInput(f"the first line of {path.name} names no columns: it holds numbers", _NAMES_FIRST)
         if header.count(name) > 1:
-            raise BadInput(f"{path.name} has the column {name!r} twice", "rename or remove one of them")
+            raise _twice(path, name)
     return header
+
+
+def _twice(path: Path, name: str) -> BadInput:
+    return BadInput(f"{path.name} has the column {name!r} twice", "rename or remove one of them")
 
 
 def _delimiter(line: str) -> str:

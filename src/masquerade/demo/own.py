@@ -9,8 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from masquerade.datasets import Cohort, Records, party_names, shuffled
-from masquerade.guessing import MOST_LEVELS, Guess, Limits, copy_command, guess, label_typed, without_label
-from masquerade.own_table import check_names, column_of, read_own
+from masquerade.guessing import (
+    MOST_LEVELS,
+    Guess,
+    Limits,
+    copy_command,
+    dotted_thousands,
+    guess,
+    label_typed,
+    without_label,
+)
+from masquerade.own_table import check_names, column_of, read_noted, read_own
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.examining import examine_table
 from masquerade_core.data.file_faults import spelled
@@ -117,7 +126,7 @@ def own_cohort(
         )
     check_names(path, ignore, "--ignore")
     check_names(path, accept, "--accept")
-    dealt = read_own(path, ignore=tuple(ignore))
+    dealt, shape = read_noted(path, ignore=tuple(ignore), label=label.name)
     tests = None if test is None else read_own(test, heading=tuple(dealt.columns), ignore=tuple(ignore))
     both = _Everything(path, dealt, tests)
     loose = study is None or study.study.matching == "loose"
@@ -143,7 +152,7 @@ def own_cohort(
         regularization=study.model.regularization if study is not None else 0.05,
         intercept=study.model.intercept if study is not None else True,
         origin=f"{both.count:,} records of {path.name}",
-        notes=(*how, *notes, *said),
+        notes=(*how, *shape, *notes, *said),
         stated=study is not None,
     )
 
@@ -154,9 +163,13 @@ def _labels(both: _Everything, label: Label, *, loose: bool) -> tuple[Sequence[s
     notes: tuple[str, ...] = ()
     lost = without_label(cells, label.classes or (str(label.positive),))
     if place := next((both.at(row) for row, cell in enumerate(cells) if cell in lost), ""):
+        typed = label.name
+        values = Counter(cell for cell in cells if cell not in lost)
+        if label.classes is None and len({value.casefold() for value in values}) > 2:  # noqa: PLR2004
+            typed = _of_two(label, values)
         raise BadInput(
             f"{place}: the label {label.name!r} is empty",
-            f"leave such records out: {copy_command(both.path, label.name)}",
+            f"leave such records out: {copy_command(both.path, typed)}",
         )
     first, second = cells[: both.count], cells[both.count :]
     known, more = set(first), set(second)
@@ -173,6 +186,12 @@ def _labels(both: _Everything, label: Label, *, loose: bool) -> tuple[Sequence[s
         cells = [meant[cell] for cell in cells]
     _check_labels(both, label, cells)
     return cells, notes
+
+
+def _of_two(label: Label, values: Counter[str]) -> str:
+    """Return the text that names a label's positive value, and the most frequent of the others."""
+    other = next((value for value, _ in values.most_common() if value != label.positive), "")
+    return label_typed(label.name, (str(label.positive), other))
 
 
 def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None:
@@ -200,8 +219,7 @@ def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None
             "a classifier is learned from records of both kinds; add some of the other",
         )
     elif len(values) > 2:  # noqa: PLR2004
-        other = next(value for value, _ in Counter(cells).most_common() if value != label.positive)
-        kept = label_typed(label.name, (str(label.positive), other))
+        kept = _of_two(label, Counter(cells))
         raise BadInput(
             f"{source}: the label {label.name!r} has {len(values):,} different values, where 2 are needed",
             f"keep the records with two of them: {copy_command(both.path, kept)}\n"
@@ -218,11 +236,14 @@ def _guessed(
 ) -> tuple[tuple[Feature, ...], _Columns, tuple[str, ...]]:
     """Read bounds and levels off the records."""
     apart = {label.name, by, *ignore}
+    dotted = dotted_thousands(both.dealt)
     guesses: dict[str, Guess] = {}
     refused: dict[str, BadInput] = {}
     for name in both.dealt.columns:
         if name not in apart:
             cells, leave_out, use = both.column(name), f"leave the column out with {_ignore(name)}", _accept(name)
+            if name in dotted:
+                cells = [cell.replace(".", "") for cell in cells]
             try:
                 guesses[name] = guess(name, cells, both.at, _LIMITS, leave_out, accept=use, accepted=name in accept)
             except BadInput as error:

@@ -302,7 +302,7 @@ def test_with_a_study_that_moves_cells_to_their_bounds_a_demonstration_does_so_t
         ("\n30,", "\n30,30,", "line 3 has 4 columns, but the first line has 3", "one cell"),
         ("\n30,", '\n"30,', "is not CSV", "quote"),
         ("age,", "ill,", "has the column 'ill' twice", "rename"),
-        ("age,", ",", "column 1 has no name", "name every column"),
+        ("age,", ",", "column 'column 1' seems to number", "--ignore 'column 1'"),
     ],
 )
 def test_what_cannot_be_used_is_named_by_its_line(tmp_path: Path, old: str, new: str, message: str, hint: str) -> None:
