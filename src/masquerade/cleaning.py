@@ -29,6 +29,7 @@ from masquerade_core.data.file_faults import (
     DECIMAL_COMMA,
     INFINITE,
     LABEL_EMPTY,
+    MENDED_SIGNS,
     OUTSIDE,
     THOUSANDS,
     Fault,
@@ -51,7 +52,6 @@ from masquerade_host.store.syncing import sync_file
 
 __all__ = ["Cleaned", "clean", "mended_number", "new_file"]
 
-_MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
 _GAPS = re.compile("[.' \u00a0\u202f]")
 _MARKS = re.compile("[,' \u00a0\u202f]")
 _THREE = re.compile(r"\s*[+-]?\d{1,3}\.\d{3}\s*")
@@ -97,7 +97,7 @@ class Cleaned:
     @property
     def signs(self) -> tuple[Sign, ...]:
         """The repairs of the file as a whole."""
-        return tuple(sign for sign in self.found.signs if sign.name in _MENDED_SIGNS)
+        return tuple(sign for sign in self.found.signs if sign.name in MENDED_SIGNS)
 
     @property
     def reasons(self) -> list[Fault]:
@@ -181,7 +181,7 @@ def _in_their_places(
 def _check(found: Examined) -> None:
     """Refuse a file with a fault that no rule mends."""
     alike_only = any(fault.kind.name == "label_alike" for fault in found.faults)
-    signs = [s for s in found.signs if s.name not in _MENDED_SIGNS and not (s.name == "label_never" and alike_only)]
+    signs = [s for s in found.signs if s.name not in MENDED_SIGNS and not (s.name == "label_never" and alike_only)]
     thirds = [fault for fault in found.faults if fault.kind.name == "label_third" and fault.refused]
     if signs or thirds:
         raise FaultyFile(found.source, signs, thirds, found.unit)

@@ -4,10 +4,13 @@ Of private records this would be a release of its own, which no proof here cover
 """
 
 import math
+import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,19 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
 from masquerade_core.words import counted
 
-__all__ = ["MOST_LEVELS", "OTHER", "Guess", "Limits", "column_kind", "guess"]
+__all__ = [
+    "MOST_LEVELS",
+    "OTHER",
+    "Guess",
+    "Limits",
+    "column_kind",
+    "copy_command",
+    "guess",
+    "has_signs",
+    "label_typed",
+    "like_serials",
+    "without_label",
+]
 
 MOST_LEVELS = 30
 """A column with more different texts is no category."""
@@ -31,6 +46,8 @@ OTHER = "other"
 
 _MANY = 10  # different numbers, beside which text is no level
 _MENDED = frozenset({COMMA, DECIMAL_COMMA, THOUSANDS})
+_DAY_OF_1990, _DAY_OF_2060 = 32_874, 58_441  # in Excel's numbers for dates
+_PLUS = re.compile(r"\s*\++\s*")
 _MOST = 0.5  # of a column's different texts: then it holds dates, or numbers
 
 
@@ -79,6 +96,7 @@ def guess(
     limits: Limits,
     leave_out: str,
     *,
+    accept: str = "",
     accepted: bool = False,
 ) -> Guess:
     """Take bounds, rounded outwards, or levels from a column.
@@ -92,6 +110,8 @@ def guess(
     limits : Limits
     leave_out : str
         How the column is left out, for an error's hint.
+    accept : str
+        How it is used all the same; empty if there is no way.
     accepted : bool
         Whether the column is used although it looks like a mistake.
 
@@ -104,7 +124,7 @@ def guess(
     counts = Counter(cells)
     present = [value for value in counts if not is_missing(value)]
     if not accepted:
-        _check(name, cells, present, at, leave_out)
+        _check(name, cells, present, at, leave_out, accept)
     elif texts := _texts_among_numbers(present):
         cells = ["" if cell in texts else cell for cell in cells]
         notes += (f"{name}: text among its numbers counts as missing",)
@@ -143,6 +163,8 @@ def guess(
 def _mended(name: str, cells: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return the cells with points before decimals and no marks between thousands, and whether any was changed."""
     kinds = {number_of(cell)[1] for cell in set(cells)}
+    if has_signs(cells):
+        return cells, ()
     if not kinds & {DASH, DECIMAL_COMMA, THOUSANDS}:
         return cells, ()
     decimal, thousands = DECIMAL_COMMA in kinds, THOUSANDS in kinds
@@ -158,6 +180,56 @@ def _texts_among_numbers(present: Sequence[str]) -> frozenset[str]:
     return texts if numbers > _MANY and numbers > _MOST * len(present) else frozenset()
 
 
+def has_signs(cells: Sequence[str]) -> bool:
+    """Return whether a column has plus signs as values: then its dashes are minus signs, and not missing."""
+    return any(_PLUS.fullmatch(cell) for cell in set(cells))
+
+
+def like_serials(values: Sequence[float]) -> bool:
+    """Return whether many whole numbers are all days as Excel counts them, from the years 1990 to 2060."""
+    found = np.array(values)
+    fits = (found == np.rint(found)) & (found >= _DAY_OF_1990) & (found < _DAY_OF_2060)
+    return len(found) > MOST_LEVELS and bool(fits.all())
+
+
+def without_label(cells: Sequence[str], named: Collection[str] = ()) -> frozenset[str]:
+    """Return those cells of a label that say that it is missing.
+
+    Parameters
+    ----------
+    cells : sequence of str
+    named : collection of str
+        Values that somebody named. A word among them, such as "none", is a value.
+
+    Returns
+    -------
+    frozenset of str
+        An empty cell always. A word for a missing value or a dash only where two other values are left.
+    """
+    values = set(cells)
+    empty = {value for value in values if not value.strip()}
+    words = {v for v in values if (is_missing(v) or number_of(v)[1] is DASH) and v not in named} - empty
+    left = {value.strip().casefold() for value in values - words - empty}
+    return frozenset(empty | words if len(left) > 1 and not has_signs(cells) else empty)
+
+
+def label_typed(name: str, values: Sequence[str]) -> str:
+    """Return the text with which ``--label`` names a column and some of its values."""
+    return f"{_escaped(name)}:{','.join(map(_escaped, values))}"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([:,\\])", r"\\\1", text)
+
+
+def copy_command(path: Path, label: str = "") -> str:
+    """Return the command that writes a corrected copy of a table; ``label`` as it is typed after ``--label``."""
+    out = path.with_name(f"{path.name.partition('.')[0]}-mended.csv")
+    return shlex.join(
+        ["masquerade", "data", "look", str(path), *(["--label", label] if label else []), "--out", str(out)]
+    )
+
+
 def column_kind(cells: Sequence[str]) -> str:
     """Return what a column seems to be.
 
@@ -167,7 +239,8 @@ def column_kind(cells: Sequence[str]) -> str:
         "number", "category", "text" for more than 30 different texts, "date", "identifier", "constant" or "empty".
     """
     present = {cell: number_of(cell) for cell in set(cells) if not is_missing(cell)}
-    present = {cell: found for cell, found in present.items() if found[1] is not DASH}
+    if not has_signs(cells):
+        present = {cell: found for cell, found in present.items() if found[1] is not DASH}
     if len(present) < 2:  # noqa: PLR2004
         return "constant" if present else "empty"
     if sum(kind is DATE for _, kind in present.values()) > _MOST * len(present):
@@ -179,13 +252,16 @@ def column_kind(cells: Sequence[str]) -> str:
     return "category" if len(present) <= MOST_LEVELS else "text"
 
 
-def _check(name: str, cells: Sequence[str], present: Sequence[str], at: Callable[[int], str], leave_out: str) -> None:
+def _check(
+    name: str, cells: Sequence[str], present: Sequence[str], at: Callable[[int], str], leave_out: str, accept: str
+) -> None:
     """Refuse a column from which nothing can be learned, or of which the numbers are damaged."""
     if texts := _texts_among_numbers(present):
         place = at(next(row for row, cell in enumerate(cells) if cell in texts))
         raise BadInput(
             f"column {name!r} holds numbers, and text among them, first in {place}",
-            f"write a number there, or leave the cell empty; or {leave_out}",
+            f"write a number there, or leave the cell empty; or {leave_out}"
+            + (f"; or let text count as missing with {accept}" if accept else ""),
         )
     kind = column_kind(cells)
     if kind == "date":
@@ -193,10 +269,15 @@ def _check(name: str, cells: Sequence[str], present: Sequence[str], at: Callable
             f"column {name!r} holds dates, which no model here learns from",
             f"{leave_out}; or write an age, or the days since an event, in its place",
         )
+    if kind == "number" and like_serials([number_of(value)[0] for value in present if number_of(value)[1] is None]):
+        raise BadInput(
+            f"column {name!r} seems to hold dates as Excel numbers them, in days since 1900",
+            f"{leave_out}; or, where it measures something, use it with {accept}" if accept else leave_out,
+        )
     if kind == "identifier":
         raise BadInput(
             f"column {name!r} seems to number the records or the patients: nearly all its whole numbers differ",
-            leave_out,
+            f"{leave_out}; or, where it measures something, use it with {accept}" if accept else leave_out,
         )
 
 
@@ -215,13 +296,13 @@ def _number(text: str) -> float | None:
 def _with_gaps(
     name: str, numbers: Sequence[float], cells: Sequence[str], at: Callable[[int], str], notes: tuple[str, ...]
 ) -> Guess:
-    """Return a column of numbers of which some are missing: these count as the middle of the bounds."""
+    """Return a column of numbers of which some are missing: these count as the median of the others."""
     bounded = _bounded(name, numbers)
     places = [row for row, cell in enumerate(cells) if is_missing(cell)]
-    middle = bounded.filler
+    middle = float(f"{np.median([float(cell) for cell in cells if not is_missing(cell)]):.3g}")
     note = (
         f"{name}: {counted(len(places), 'number is missing', 'numbers are missing')}, the first in {at(places[0])}, "
-        f"and {'counts' if len(places) == 1 else 'count'} as {middle:g}, the middle of the bounds"
+        f"and {'counts' if len(places) == 1 else 'count'} as {middle:g}, the median"
     )
     return Guess(_feature(name, min=bounded.min, max=bounded.max, missing=middle), cells, (*notes, note))
 

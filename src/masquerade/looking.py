@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from masquerade.cleaning import mended_number, new_file
-from masquerade.guessing import MOST_LEVELS, column_kind
+from masquerade.columns import parse_label
+from masquerade.guessing import (
+    MOST_LEVELS,
+    column_kind,
+    copy_command,
+    has_signs,
+    label_typed,
+    like_serials,
+    without_label,
+)
 from masquerade.own_table import OwnText, column_of, read_own, text_of
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.file_faults import (
@@ -31,6 +40,7 @@ from masquerade_core.data.file_faults import (
 from masquerade_core.data.files import PARQUET
 from masquerade_core.data.texts import SEPARATORS
 from masquerade_core.errors import BadInput
+from masquerade_core.study import Label
 from masquerade_core.words import counted, listed
 
 __all__ = ["Look", "Looked", "look", "write_draft", "write_mended"]
@@ -53,6 +63,7 @@ _RULES = {
     "constant": "not at all: it says the same of all records",
     "empty": "not at all: all its cells are missing",
     "label": "as the column to predict",
+    "measured": "as the column to predict, a number",
 }
 
 
@@ -99,7 +110,10 @@ class Looked:
         In the file's order.
     mends : tuple of str
         What a corrected copy would change.
-    label : str or None
+    label : Label, str or None
+        The column to predict: with the values that somebody typed, or its name alone.
+    refused : BadInput or None
+        Why nothing can be learned from the label as it is.
     """
 
     source: str
@@ -107,8 +121,14 @@ class Looked:
     form: tuple[str, ...]
     columns: tuple[Look, ...]
     mends: tuple[str, ...] = ()
-    label: str | None = None
+    label: Label | str | None = None
+    refused: BadInput | None = None
     table: TextTable | None = field(default=None, compare=False)
+
+    @property
+    def label_name(self) -> str | None:
+        """The name of the column to predict."""
+        return self.label.name if isinstance(self.label, Label) else self.label
 
     @property
     def draft(self) -> str:
@@ -117,15 +137,31 @@ class Looked:
 
     def _blocks(self) -> Iterator[str]:
         if self.label is not None:
-            yield f'[label]\nname = {_quoted(self.label)}\npositive = "?"\n'
+            yield f"[label]\nname = {_quoted(self.label_name)}\n{self._values()}\n"
         for column in self.columns:
             if column.is_used:
                 ranges = "min = ?\nmax = ?" if column.kind == "number" else 'levels = ["?", "?"]'
                 yield f"[[feature]]\nname = {_quoted(column.name)}\n{ranges}\n"
 
+    def _values(self) -> str:
+        """Return the label's values: those that somebody typed, or question marks."""
+        match self.label:
+            case Label(classes=(first, _)):
+                return f"positive = {_quoted(first)}"
+            case Label(classes=tuple() as classes):
+                return f"classes = {_quoted(classes)}"
+            case Label(positive=str(positive)):
+                return f"positive = {_quoted(positive)}"
+            case Label(number=number) if number is not None:
+                return f"min = {number.min!r}\nmax = {number.max!r}"
+        return "min = ?\nmax = ?" if self._is_number() else 'positive = "?"'
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    def _is_number(self) -> bool:
+        return any(c.name == self.label_name and c.rule == _RULES["measured"] for c in self.columns)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def look(path: Path, label: str | None = None) -> Looked:
@@ -136,7 +172,8 @@ def look(path: Path, label: str | None = None) -> Looked:
     path : Path
         CSV in any usual form, or Parquet.
     label : str, optional
-        The column to predict.
+        The column to predict: its name alone, or as ``study new --label`` has it. Where two values or more are named,
+        records with another one are left out of a corrected copy.
 
     Raises
     ------
@@ -146,15 +183,79 @@ def look(path: Path, label: str | None = None) -> Looked:
     parquet = path.suffix.lower() in PARQUET
     own = None if parquet else text_of(path)
     table = read_own(path)
-    if label is not None:
-        column_of(table, label)
-    columns = tuple(_column(name, cells, is_label=name == label) for name, cells in table.columns.items())
+    known = label if label is None or label in table.columns or ":" not in label else parse_label(label)
+    name = known.name if isinstance(known, Label) else known
+    named = _named(known)
+    if name is not None:
+        column_of(table, name)
+    columns = tuple(
+        _label(column, cells, named) if column == name else _column(column, cells)
+        for column, cells in table.columns.items()
+    )
     form, mends = (("a Parquet file",), ()) if own is None else _form(own)
-    numeric = {kind for column in columns for kind in _kinds(table.columns[column.name]) if column.kind == "number"}
-    mends += tuple(_NAMES[kind] for kind in (DECIMAL_COMMA, THOUSANDS, DASH) if kind in numeric)
-    if label is not None and any(is_missing(cell) for cell in table.columns[label]):
-        mends += ("records without a label",)
-    return Looked(path.name, len(table.numbers), form, columns, mends, label, table)
+    kinds = {kind for column in columns for kind in _mended_kinds(column, table.columns[column.name])}
+    mends += tuple(_NAMES[kind] for kind in (DECIMAL_COMMA, THOUSANDS, DASH) if kind in kinds)
+    refused = None
+    if name is not None:
+        lost = without_label(table.columns[name], named)
+        if lost:
+            mends += ("records without a label",)
+        values = _values(table.columns[name], lost)
+        if len(named) > 1 and any(_plain(value) not in map(_plain, named) for value in values):
+            mends += ("records with another label",)
+        is_number = next(c.rule for c in columns if c.name == name) == _RULES["measured"]
+        refused = None if is_number else _unlearnable(path, name, named, values)
+    return Looked(path.name, len(table.numbers), form, columns, mends, known, refused, table)
+
+
+def _named(label: Label | str | None) -> tuple[str, ...]:
+    """Return the values that somebody named."""
+    if not isinstance(label, Label):
+        return ()
+    return label.classes or ((label.positive,) if isinstance(label.positive, str) else ())
+
+
+def _plain(value: str) -> str:
+    return value.strip().casefold()
+
+
+def _values(cells: Sequence[str], lost: frozenset[str]) -> dict[str, int]:
+    """Return a label's values, the most frequent first; those that differ in capitals or blanks alone are one value."""
+    first: dict[str, str] = {}
+    counts = Counter(first.setdefault(_plain(cell), cell) for cell in cells if cell not in lost)
+    return dict(counts.most_common())
+
+
+def _unlearnable(path: Path, name: str, named: tuple[str, ...], values: dict[str, int]) -> BadInput | None:
+    """Return why a label with these values is of no use; None if it is."""
+    some = listed([repr(value) for value in list(values)[:5]])
+    known = {_plain(value) for value in values}
+    if never := [value for value in named if _plain(value) not in known]:
+        return BadInput(f"the label {name!r} is never {never[0]!r}", f"its values are: {some}")
+    if len(values) < 2:  # noqa: PLR2004
+        return BadInput(
+            f"the label {name!r} says the same of all records",
+            "a model is learned from records of both kinds: see whether the export has left some out",
+        )
+    if len(named) < 2 < len(values):  # noqa: PLR2004
+        kept = [*named, *(value for value in values if _plain(value) not in map(_plain, named))][:2]
+        return BadInput(
+            f"the label {name!r} has {len(values):,} different values, where 2 are needed: {some}",
+            f"keep the records with two of them: {copy_command(path, label_typed(name, kept))}\n"
+            f"  or name them all, as in --label {name}:VALUE,VALUE,VALUE, for a protocol that tells classes apart",
+        )
+    return None
+
+
+def _label(name: str, cells: Sequence[str], named: tuple[str, ...]) -> Look:
+    lost = without_label(cells, named)
+    values = _values(cells, lost)
+    missing = sum(cell in lost for cell in cells)
+    if not named and len(values) > MOST_LEVELS and column_kind(cells) in {"number", "identifier"}:
+        return Look(name, "label", _RULES["measured"], missing)
+    some = listed([f"{value!r} ({count:,})" for value, count in list(values.items())[:5]])
+    note = f"{counted(len(values), 'different value')}: {some}"
+    return Look(name, "label", _RULES["label"], missing, (note,) if values else ())
 
 
 def _form(own: OwnText) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -178,18 +279,31 @@ def _kinds(cells: Sequence[str]) -> set[Any]:
     return {number_of(cell)[1] for cell in set(cells)} - {None}
 
 
-def _column(name: str, cells: Sequence[str], *, is_label: bool) -> Look:
+def _mended_kinds(column: Look, cells: Sequence[str]) -> set[Any]:
+    """Return what is mended in a column's cells."""
+    if column.kind == "number":
+        return _kinds(cells)
+    return _kinds(cells) & {DASH} if column.kind == "category" and not has_signs(cells) else set()
+
+
+def _column(name: str, cells: Sequence[str]) -> Look:
     counts = Counter(cells)
-    missing = sum(count for cell, count in counts.items() if is_missing(cell) or number_of(cell)[1] is DASH)
-    present = {cell: number_of(cell) for cell in counts if not is_missing(cell) and number_of(cell)[1] is not DASH}
-    if is_label:
-        note = f"{counted(len(present), 'different value')}: {listed([repr(v) for v in sorted(present)[:5]])}"
-        return Look(name, "label", _RULES["label"], missing, (note,) if present else ())
+    nothing = {cell for cell in counts if is_missing(cell)}
+    if not has_signs(cells):
+        nothing |= {cell for cell in counts if number_of(cell)[1] is DASH}
+    missing = sum(counts[cell] for cell in nothing)
+    present = {cell: number_of(cell) for cell in counts if cell not in nothing}
     kind = column_kind(cells)
     odd = [text for text, (_, fault) in present.items() if fault is not None and fault not in _MENDED]
     notes = tuple(_NAMES[fault] for fault in dict.fromkeys(f for _, f in present.values()) if fault in _NAMES)
     if kind == "number" and odd:
         notes += (f"{counted(sum(counts[text] for text in odd), 'cell')} of text, which count as missing",)
+    if kind == "number" and like_serials([value for value, fault in present.values() if fault is None]):
+        notes += ("perhaps dates as Excel numbers them: then leave it out, or give an age",)
+    if kind == "number" and (missing or odd):
+        notes += ("give it a usual value in the study, missing = ..., for what is missing",)
+    if kind == "category" and missing:
+        notes += ("add the level '?' for its missing cells",)
     return Look(name, kind, _RULES[kind], missing, notes)
 
 
@@ -202,14 +316,18 @@ def write_draft(looked: Looked, out: Path) -> None:
         ``out`` exists, or cannot be written.
     """
     with new_file(out) as file:
-        file.write(f"# The columns of {looked.source}. Put what is public in the place of each question mark.\n\n")
+        file.write(
+            f"# The columns of {looked.source}. Put what is public in the place of each question mark.\n"
+            '# Where cells may be missing, a column of numbers takes missing = a usual value, and levels take "?".\n\n'
+        )
         file.write(looked.draft)
 
 
 def write_mended(looked: Looked, out: Path) -> int:
     """Write a corrected copy: CSV in UTF-8 with commas, and points before decimals; return how many records it has.
 
-    Every column stays. A record without a label is left out, where the label is known.
+    Every column stays. A record without a label is left out, where the label is known. So is one with another label,
+    where two or more were named.
 
     Raises
     ------
@@ -219,13 +337,15 @@ def write_mended(looked: Looked, out: Path) -> int:
     if looked.table is None:
         raise BadInput(f"{looked.source} was not read", "look at the file first")
     columns = []
-    numbers = {column.name for column in looked.columns if column.kind == "number"}
-    for name, cells in looked.table.columns.items():
-        columns.append(_mended(cells) if name in numbers else cells)
+    for look in looked.columns:
+        cells = looked.table.columns[look.name]
+        columns.append(_mended(cells) if _mended_kinds(look, cells) else cells)
     rows = list(zip(*columns, strict=True))
-    if looked.label is not None:
-        place = list(looked.table.columns).index(looked.label)
-        rows = [row for row in rows if not is_missing(row[place])]
+    if looked.label_name is not None:
+        place, named = list(looked.table.columns).index(looked.label_name), _named(looked.label)
+        lost = without_label(looked.table.columns[looked.label_name], named)
+        kept = {_plain(value) for value in named} if len(named) > 1 else set()
+        rows = [row for row in rows if row[place] not in lost and (not kept or _plain(row[place]) in kept)]
     with new_file(out) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(looked.table.columns)

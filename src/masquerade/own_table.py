@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from masquerade_core.data.blocks import TextTable, read_table
-from masquerade_core.data.texts import SEPARATORS, encoding_of
+from masquerade_core.data.texts import SEPARATORS, encoding_of, foreign
 from masquerade_core.errors import BadInput
 from masquerade_core.study.text import did_you_mean
 from masquerade_core.words import counted
@@ -31,7 +31,7 @@ _LONGEST_LINE = 1 << 20
 _NAMES_FIRST = "put a line with the columns' names before the first record"
 _SAVE_AS_CSV = "save the table as CSV in UTF-8"
 _WESTERN = "windows-1252"  # of what is no UTF-8, what Excel writes in western Europe and America
-_GZIP = b"\x1f\x8b"
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 Kind = Literal["number", "truth", "text", ""]
 
@@ -61,7 +61,7 @@ class OwnText:
     encoding : str
         "utf-8", "utf-8 with a mark", "utf-16", "utf-32" or "windows-1252".
     packed : str
-        "gzip", or empty.
+        "gzip" or "zstd", or empty.
     """
 
     text: str
@@ -76,7 +76,7 @@ class OwnText:
 
 
 def text_of(path: Path) -> OwnText:
-    """Read a CSV file's text, whatever its encoding is, packed by gzip or not.
+    """Read a CSV file's text, whatever its encoding is, packed by gzip or zstd or not.
 
     Raises
     ------
@@ -85,15 +85,39 @@ def text_of(path: Path) -> OwnText:
     """
     with _readable(path):
         raw = path.read_bytes()
-    packed = "gzip" if raw.startswith(_GZIP) else ""
+    packed = _packed(raw)
     if packed:
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error):
-            raise BadInput(f"{path.name} is packed with gzip, and damaged", "write the file again") from None
+        raw = _unpacked(raw, packed, path)
+    if found := foreign(raw):
+        raise BadInput(f"{path.name} {found[0]}", found[1])
     if encoding_of(raw) == "utf-8" and b"\0" in raw:
         raise BadInput(f"{path.name} is not text: it has bytes of zero", _SAVE_AS_CSV)
     return OwnText(*_decoded(raw), packed)
+
+
+def _packed(start: bytes) -> str:
+    return next((name for mark, name in ((_GZIP, "gzip"), (_ZSTD, "zstd")) if start.startswith(mark)), "")
+
+
+def _unpacked(raw: bytes, packed: str, path: Path) -> bytes:
+    damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+    try:
+        with gzip.open(io.BytesIO(raw)) if packed == "gzip" else _zstd(io.BytesIO(raw), path) as file:
+            found: bytes = file.read()
+    except damaged:
+        raise BadInput(f"{path.name} is packed with {packed}, and damaged", "write the file again") from None
+    return found
+
+
+def _zstd(file: Any, path: Path) -> Any:
+    """Return a file's bytes unpacked, by the library that reads Parquet."""
+    try:
+        return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd")
+    except ImportError:
+        raise BadInput(
+            f"{path.name} is packed with zstd, and pyarrow, which unpacks it, is not installed",
+            "unpack it with unzstd, or install pyarrow with 'pip install pyarrow'",
+        ) from None
 
 
 def _decoded(raw: bytes) -> tuple[str, str]:
@@ -130,9 +154,12 @@ def read_names(path: Path) -> tuple[Heading, ...]:
         if path.suffix.lower() in _PARQUET:
             return _parquet_headings(path)
         with path.open("rb") as raw:
-            start = raw.read(len(_GZIP))
-        with gzip.open(path) if start == _GZIP else path.open("rb") as lines:
-            start = lines.readline(_LONGEST_LINE)  # of UTF-16, half of the line's end is missing
+            packed = _packed(raw.read(len(_ZSTD)))
+        if packed == "zstd":
+            start = _unpacked(path.read_bytes(), packed, path).partition(b"\n")[0]
+        else:
+            with gzip.open(path) if packed else path.open("rb") as lines:
+                start = lines.readline(_LONGEST_LINE)  # of UTF-16, half of the line's end is missing
     first = _decoded(start)[0].partition("\n")[0]
     header = next(csv.reader([first], delimiter=_delimiter(first), skipinitialspace=True), [])
     return tuple(Heading(name) for name in _header([cell.strip() for cell in header], path))

@@ -1,5 +1,6 @@
 """``masquerade data``: look at a file of records before the day, and write a corrected copy by public rules."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +35,14 @@ _Records = Annotated[
 @app.command()
 def look(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Records: CSV in any usual form, or Parquet.")],
-    label: Annotated[str | None, typer.Option(help="The column to predict.", show_default=False)] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="The column to predict. COLUMN:VALUE,VALUE names its values, and the corrected copy has the records "
+            "with these alone.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -58,25 +66,34 @@ def look(
 
     What it says is for your screen alone, for all of it follows from the records.
     """
+    from masquerade.guessing import copy_command
     from masquerade.looking import look as look_at
     from masquerade.looking import write_draft, write_mended
 
     found = look_at(file, label)
-    if out is None and found.mends and output_format is Format.TEXT and sys.stdin.isatty():
+    refused = found.refused
+    if refused is None and out is None and found.mends and output_format is Format.TEXT and sys.stdin.isatty():
         out = _asked(file, found.mends)
+    asked = f" --label {shlex.quote(label)}" if label else " --label COLUMN"
     said, hint = f"{file.name} needs no correction to be read", ""
     if found.mends:
         said = f"a study does not read {file.name} as it is: {listed(list(found.mends))}"
-        hint = f"write a corrected copy: masquerade data look {file} --out {file.name.partition('.')[0]}-mended.csv"
-    if out is not None:
+        hint = f"write a corrected copy: {copy_command(file, label or '')}"
+    if refused is not None:
+        said, hint = f"{file.name}: {refused.message}", refused.hint or ""
+    elif out is not None:
         records = write_mended(found, out)
         said = f"{out} is the corrected copy, of {counted(records, 'record')}"
-        hint = f"look again: masquerade data look {out}"
+        hint = f"draft a study's columns: masquerade data look {shlex.quote(str(out))}{asked} --draft columns.toml"
     elif draft is None and not hint:
-        hint = f"draft a study's columns: masquerade data look {file} --label COLUMN --draft columns.toml"
-    if draft is not None:
+        hint = f"draft a study's columns: masquerade data look {shlex.quote(str(file))}{asked} --draft columns.toml"
+    if draft is not None and refused is None:
         write_draft(found, draft)
         said += f"; {draft} has its columns, with a question mark wherever somebody has to say what is public"
+        hint = hint or (
+            "fill the question marks in, then: masquerade study new --output study.toml --features-from "
+            f"{shlex.quote(str(draft))}"
+        )
     data: dict[str, Any] = {
         "file": found.source,
         "records": found.records,
@@ -88,6 +105,8 @@ def look(
         ],
         "draft": found.draft,
     }
+    if refused is not None:
+        return Outcome(said, data, hint, _looked_shown(found), error_code="bad_input", exit_code=4)
     return Outcome(said, data, hint, [*_looked_shown(found), said])
 
 

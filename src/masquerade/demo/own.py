@@ -1,13 +1,15 @@
 """The user's own table as a demonstration: dealt out to parties, with a part held out as a public test set."""
 
 import re
+import shlex
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from masquerade.datasets import Cohort, Records, party_names, shuffled
-from masquerade.guessing import MOST_LEVELS, Limits, guess
+from masquerade.guessing import MOST_LEVELS, Guess, Limits, copy_command, guess, label_typed, without_label
 from masquerade.own_table import check_names, column_of, read_own
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.examining import examine_table
@@ -21,7 +23,7 @@ __all__ = ["Dealing", "own_cohort"]
 _LIMITS = Limits(levels=MOST_LEVELS, rare=10)
 _MOST_PARTIES = 64
 _PARTIES = 5
-_FEWEST = 20
+_FEWEST = 10
 _HELD_OUT = 5
 _LONGEST_NAME = 32
 
@@ -46,6 +48,7 @@ class Dealing:
 class _Everything:
     """The records of both files: those to deal out, then those of the test set, if it has a file of its own."""
 
+    path: Path
     dealt: TextTable
     tests: TextTable | None
 
@@ -116,7 +119,7 @@ def own_cohort(
     check_names(path, accept, "--accept")
     dealt = read_own(path, ignore=tuple(ignore))
     tests = None if test is None else read_own(test, heading=tuple(dealt.columns), ignore=tuple(ignore))
-    both = _Everything(dealt, tests)
+    both = _Everything(path, dealt, tests)
     loose = study is None or study.study.matching == "loose"
     labels, notes = _labels(both, label, loose=loose)
     if study is None:
@@ -149,8 +152,12 @@ def _labels(both: _Everything, label: Label, *, loose: bool) -> tuple[Sequence[s
     """Return the labels, and what was done to them. A full stop after the labels of the test file alone is dropped."""
     cells = both.column(label.name)
     notes: tuple[str, ...] = ()
-    if "" in cells:
-        raise BadInput(f"{both.at(cells.index(''))}: the label {label.name!r} is empty", "leave such records out")
+    lost = without_label(cells, label.classes or (str(label.positive),))
+    if place := next((both.at(row) for row, cell in enumerate(cells) if cell in lost), ""):
+        raise BadInput(
+            f"{place}: the label {label.name!r} is empty",
+            f"leave such records out: {copy_command(both.path, label.name)}",
+        )
     first, second = cells[: both.count], cells[both.count :]
     known, more = set(first), set(second)
     if more - known and {value.removesuffix(".") for value in more} <= known:
@@ -193,9 +200,12 @@ def _check_labels(both: _Everything, label: Label, cells: Sequence[str]) -> None
             "a classifier is learned from records of both kinds; add some of the other",
         )
     elif len(values) > 2:  # noqa: PLR2004
+        other = next(value for value, _ in Counter(cells).most_common() if value != label.positive)
+        kept = label_typed(label.name, (str(label.positive), other))
         raise BadInput(
             f"{source}: the label {label.name!r} has {len(values):,} different values, where 2 are needed",
-            f"write one and the same value wherever it is not {label.positive!r}; or name them all, by --label "
+            f"keep the records with two of them: {copy_command(both.path, kept)}\n"
+            f"  or write one and the same value wherever it is not {label.positive!r}; or name them all, by --label "
             f"{label.name}:VALUE,VALUE,..., for a protocol that tells classes apart",
         )
 
@@ -208,11 +218,24 @@ def _guessed(
 ) -> tuple[tuple[Feature, ...], _Columns, tuple[str, ...]]:
     """Read bounds and levels off the records."""
     apart = {label.name, by, *ignore}
-    guesses = {
-        name: guess(name, both.column(name), both.at, _LIMITS, _leave_out(name), accepted=name in accept)
-        for name in both.dealt.columns
-        if name not in apart
-    }
+    guesses: dict[str, Guess] = {}
+    refused: dict[str, BadInput] = {}
+    for name in both.dealt.columns:
+        if name not in apart:
+            cells, leave_out, use = both.column(name), f"leave the column out with {_ignore(name)}", _accept(name)
+            try:
+                guesses[name] = guess(name, cells, both.at, _LIMITS, leave_out, accept=use, accepted=name in accept)
+            except BadInput as error:
+                refused[name] = error
+    if len(refused) == 1:
+        raise next(iter(refused.values()))
+    if refused:
+        raise BadInput(
+            f"{both.dealt.source} has {len(refused)} columns that no model should learn from as they are:"
+            + "".join(f"\n  {error.message}" for error in refused.values()),
+            "".join(f"\n  {error.hint}" for error in refused.values())
+            + f"\n  or leave all of them out with {' '.join(map(_ignore, refused))}",
+        )
     features = tuple(found.feature for found in guesses.values() if found.feature is not None)
     if not features:
         raise BadInput(
@@ -225,9 +248,14 @@ def _guessed(
     return features, {name: found.cells for name, found in guesses.items()}, notes
 
 
-def _leave_out(name: str) -> str:
-    """Return how a demonstration leaves out a column that is not to be learned from."""
-    return f"leave the column out with --ignore {name}"
+def _ignore(name: str) -> str:
+    """Return the option with which a demonstration leaves a column out."""
+    return f"--ignore {shlex.quote(name)}"
+
+
+def _accept(name: str) -> str:
+    """Return the option with which a demonstration uses a column that looks like a mistake."""
+    return f"--accept {shlex.quote(name)}"
 
 
 def _checked(both: _Everything, study: Study, labels: Sequence[str], accept: Collection[str]) -> _Columns:

@@ -283,9 +283,9 @@ class _Examining:
     def _doubts(self, faults: Sequence[Fault], unseen: Sequence[str]) -> Iterator[Doubt]:
         for fault in faults:
             if not fault.refused and fault.kind not in _REPAIRED_BY_RULE | MATCHED:
-                mend = (
-                    "" if fault.kind == THIRD else "'masquerade data clean STUDY FILE OUT' mends what public rules can"
-                )
+                mend = "'masquerade data clean STUDY FILE OUT' mends what public rules can"
+                if fault.kind == THIRD:
+                    mend = "'masquerade data look FILE --label COLUMN' names its values, and keeps two of them"
                 hint = "; ".join(part for part in (fault.hint, mend) if part)
                 yield Doubt(fault.column or LINES, "value", fault.row(self.faults.unit), hint)
         yield from self._repaired(faults)

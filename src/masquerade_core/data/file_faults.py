@@ -28,6 +28,7 @@ __all__ = [
     "LABEL_MATCHED",
     "LEVEL_MATCHED",
     "MATCHED",
+    "MENDED_SIGNS",
     "MISSING",
     "MISSING_WORDS",
     "NO_CSV",
@@ -70,7 +71,10 @@ _FIRST = 3
 _ROWS = 20  # of an error; JSON has all
 _HINTS = 6
 _FEW = 12  # levels among which a similar one is looked for letter by letter
-_CHECK = "'masquerade data check STUDY FILE' says this before a run, and 'masquerade data clean' mends what it can"
+_CHECK = "'masquerade data clean STUDY FILE OUT' mends what it can; 'masquerade data check STUDY FILE' says all of this"
+
+MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
+"""The signs that ``masquerade data clean`` mends."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +219,8 @@ class FaultyFile(BadInput):
         rows = [sign.says for sign in signs] + [fault.row(unit) for fault in faults]
         hints = [*(sign.hint for sign in signs), *(fault.hint for fault in faults)]
         self.all_hints = _listed_hints(list(dict.fromkeys(filter(None, hints))))
-        more = "" if len(rows) == 1 else f"\n  {_CHECK}"
+        mends = len(rows) > 1 or any(sign.name in MENDED_SIGNS for sign in signs)
+        more = f"\n  {_CHECK}" if mends else ""
         super().__init__(_message(source, rows, faults), self.all_hints + more)
 
 
@@ -414,9 +419,14 @@ def line_kind(says: str) -> Kind:
 # --- What a cell holds -----------------------------------------------------------------
 
 _NUMBER = r"[+-]?\d+(\.\d+)?"
+_MONTH = (  # in English, German or French
+    r"(?i:(jan|feb|f[e\u00e9]v|m[a\u00e4]r|apr|avr|ma[iy]|ju[iln]|aug|ao[u\u00fb]|sep|o[ck]t|nov|d[e\u00e9][cz])"
+    r"[^\W\d_]*)\.?"
+)
 _SHAPES = (
     (DASH, r"-+|\.|(?i:#n/a)"),
     (DATE, r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}( .*)?|\d{1,2}:\d{2}(:\d{2})?"),
+    (DATE, rf"\d{{1,2}}[-. ]{{1,2}}{_MONTH}[-. ]{{1,2}}(\d{{2}}|\d{{4}})( .*)?|{_MONTH} \d{{1,2}}, ?\d{{4}}( .*)?"),
     (COMMA, r"[+-]?[1-9]\d{0,2},\d{3}"),
     (DECIMAL_COMMA, r"[+-]?(\d*|\d{1,3}([.' \u00a0\u202f]\d{3})+),\d+"),
     (THOUSANDS, r"[+-]?\d{1,3}([,.' \u00a0\u202f]\d{3})+(\.\d+)?"),

@@ -34,6 +34,7 @@ __all__ = [
     "TextTable",
     "cell_text",
     "encoding_of",
+    "foreign",
     "nothing",
     "opening_of",
     "parse_lines",
@@ -339,6 +340,11 @@ def encoding_of(head: bytes) -> str:
     return "utf-8"
 
 
+def foreign(head: bytes) -> tuple[str, str] | None:
+    """Return what a file that is no text of cells is, after its name, and what to do; None for other files."""
+    return next(((says, hint) for magic, says, hint in _MAGIC if re.match(magic, head)), None)
+
+
 def opening_of(head: bytes, wanted: Sequence[str], encoding: str, *, fills: bool) -> Opening:
     """Return how a file begins.
 
@@ -355,9 +361,8 @@ def opening_of(head: bytes, wanted: Sequence[str], encoding: str, *, fills: bool
     if not head:
         hint = "the first line names the columns, each further line is a record"
         return Opening(Layout(), signs=(Sign("empty", "is empty", hint, final=True),))
-    for magic, says, hint in _MAGIC:
-        if re.match(magic, head):
-            return Opening(Layout(), signs=(Sign("no_csv", says, hint, final=True),))
+    if found := foreign(head):
+        return Opening(Layout(), signs=(Sign("no_csv", *found, final=True),))
     signs: list[Sign] = []
     if encoding != "utf-8":
         signs.append(Sign("encoding", f"is not UTF-8 text, but {encoding[:6].upper()}", SAVE_AS_CSV))

@@ -5,14 +5,20 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
+import shlex
+import sys
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from masquerade.draft import Draft, throwaway_key
-from masquerade.looking import look
+from masquerade.looking import look, write_mended
+from masquerade.own_table import read_names
 from masquerade_core.data.examining import examine
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput
@@ -22,7 +28,6 @@ from tests.messages import raises, says
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 N = 90
 FEATURES = (
@@ -146,7 +151,7 @@ def test_a_draft_has_no_bound_and_no_level_and_a_person_fills_it_in(shell: Shell
     text = draft.read_text(encoding="utf-8")
     cells = {cell for i in range(N) for cell in _row(i).values()}
     assert not [cell for cell in cells - {"f", "m", "no"} if cell in text]
-    assert text.count("?") == 2 * 2 + 2 + 1
+    assert "".join(line for line in text.splitlines() if line[:1] != "#").count("?") == 2 * 2 + 2 + 1
     assert "patient" not in text
     words = ["study", "new", "--output", tmp_path / "s.toml", "--throwaway-keys", "--features-from", draft]
     assert shell(*words).code == 4  # as long as a question mark stands there
@@ -168,6 +173,117 @@ def test_records_without_a_label_are_left_out_of_the_copy(shell: Shell, tmp_path
     assert look(path).mends == ()  # nobody said which column the label is
 
 
+def _three(i: int, row: Row) -> Row:
+    return row | ({"outcome": "unknown"} if i % 10 == 0 else {"outcome": " YES"} if i % 4 == 0 else {})
+
+
+def test_a_label_of_three_values_is_refused_with_the_command_that_keeps_two_of_them(
+    shell: Shell, tmp_path: Path
+) -> None:
+    path = tmp_path / "records.csv"
+    path.write_bytes(_bytes(_three))
+    refused = shell("data", "look", path, "--label", "outcome", "--draft", tmp_path / "none.toml")
+    assert refused.code == 4
+    assert says(refused.err, "label_of_many_values", 3)
+    assert not (tmp_path / "none.toml").exists()
+    command = re.search(
+        "masquerade (data look .*)", shell.json("data", "look", path, "--label", "outcome").json["hint"]
+    )
+    assert command is not None
+    words = shlex.split(command[1])
+    assert shell(*words).code == 0
+    out = Path(words[-1])
+    assert load_csv(out, STUDY).n == 81
+    assert look(out, "outcome").refused is None
+    assert look(path, "outcome:yes,no,unknown").refused is None  # for a protocol that tells classes apart
+    assert look(path, "outcome:yes,no,unknown").mends == ()
+    assert 'classes = ["yes", "no", "unknown"]' in look(path, "outcome:yes,no,unknown").draft
+    assert 'positive = "yes"' in look(out, "outcome:yes").draft
+
+
+@pytest.mark.parametrize(
+    ("label", "key"), [("outcome", "label_of_one_value"), ("outcome:dead", "looked_label_is_never")]
+)
+def test_a_label_from_which_nothing_can_be_learned_is_refused(
+    shell: Shell, tmp_path: Path, label: str, key: str
+) -> None:
+    path = tmp_path / "records.csv"
+    path.write_bytes(_bytes(lambda _, row: row | {"outcome": "yes"}))
+    answer = shell("data", "look", path, "--label", label)
+    assert answer.code == 4
+    assert says(answer.err, key, "'outcome'", *(["'dead'"] if key == "looked_label_is_never" else []))
+
+
+def test_words_for_a_missing_label_are_labels_where_no_two_others_are(tmp_path: Path) -> None:
+    path, out = tmp_path / "records.csv", tmp_path / "mended.csv"
+    for words, mends in ((("none", "some"), ()), (("NA", "yes", "no"), ("records without a label",))):
+        lines = [f"{i},{words[i % len(words)]}" for i in range(N)]
+        path.write_text("\n".join(["age,outcome", *lines]) + "\n", encoding="utf-8")
+        assert look(path, "outcome").mends == mends
+    write_mended(look(path, "outcome"), out)
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 1 + N * 2 // 3
+
+
+def test_a_number_to_predict_has_bounds_in_the_draft(tmp_path: Path) -> None:
+    path = tmp_path / "records.csv"
+    path.write_bytes(_bytes())
+    found = look(path, "dose")
+    assert found.refused is None
+    assert '[label]\nname = "dose"\nmin = ?\nmax = ?\n' in found.draft
+
+
+def test_dashes_in_a_category_are_missing_cells_but_for_minus_signs(tmp_path: Path) -> None:
+    path, out = tmp_path / "records.csv", tmp_path / "mended.csv"
+    path.write_bytes(_bytes(lambda i, row: row | {"sex": "-" if i % 10 == 0 else row["sex"], "smear": "+-"[i % 2]}))
+    found = look(path, "outcome")
+    kinds = {column.name: (column.kind, column.missing) for column in found.columns}
+    assert kinds["sex"] == ("category", 9)
+    assert kinds["smear"] == ("category", 0)
+    write_mended(found, out)
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["sex"] == "" for row in rows] == [i % 10 == 0 for i in range(N)]
+    assert {row["smear"] for row in rows} == {"+", "-"}
+
+
+def test_dates_are_known_with_the_names_of_months_and_as_excel_numbers_them(tmp_path: Path) -> None:
+    path = tmp_path / "records.csv"
+    path.write_bytes(
+        _bytes(
+            lambda i, row: (
+                row
+                | {
+                    "seen": f"{i % 28 + 1:02}-Okt-23",
+                    "left": f"May {i % 28 + 1}, 2023",
+                    "day": str(45_000 + i * 7 % 45),
+                }
+            )
+        )
+    )
+    found = {column.name: column for column in look(path).columns}
+    assert {name: found[name].kind for name in ("seen", "left", "day")} == {
+        "seen": "date",
+        "left": "date",
+        "day": "number",
+    }
+    assert any("Excel" in note for note in found["day"].notes)
+    assert not found["dose"].notes
+
+
+def test_a_table_packed_with_zstd_is_read_where_pyarrow_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "records.csv.zst"
+    path.write_bytes(pa.compress(_bytes(), codec="zstd", asbytes=True))
+    found = look(path, "outcome")
+    assert found.records == N
+    assert found.mends == ("the packing with zstd",)
+    assert [heading.name for heading in read_names(path)] == list(_row(0))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with raises(BadInput, "packed_with_zstd", "records.csv.zst"):
+        look(path)
+
+
 def test_a_number_with_text_is_a_number_and_the_text_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "records.csv"
     path.write_bytes(_bytes(lambda i, row: row | ({"dose": "n.d."} if i % 45 == 0 else {})))
@@ -182,9 +298,14 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     with raises(BadInput, "own_table_lacks_column", "records.csv", "'death'"):
         look(path, "death")
     (tmp_path / "broken.csv.gz").write_bytes(gzip.compress(_bytes())[:60])
-    for name, content in (("zeros.csv", b"a,b\n\0\0,1\n"), ("empty.csv", b"")):
+    for name, content in (
+        ("zeros.csv", b"a,b\n\0\0,1\n"),
+        ("empty.csv", b""),
+        ("book.csv", b"PK\x03\x04\x14\0"),
+        ("broken.csv.zst", pa.compress(_bytes(), codec="zstd", asbytes=True)[:60]),
+    ):
         (tmp_path / name).write_bytes(content)
-    for name in ("broken.csv.gz", "zeros.csv", "empty.csv", "none.csv"):
+    for name in ("broken.csv.gz", "broken.csv.zst", "book.csv", "zeros.csv", "empty.csv", "none.csv"):
         with pytest.raises(BadInput) as caught:
             look(tmp_path / name)
         assert caught.value.hint

@@ -4,6 +4,7 @@ import csv
 import datetime as dt
 import io
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -260,20 +261,20 @@ def test_cells_with_commas_quotes_and_line_breaks_reach_the_parties_whole() -> N
 
 
 @pytest.mark.parametrize("cell", ["", "?", "NA"])
-def test_a_missing_number_counts_as_the_middle_of_the_bounds(tmp_path: Path, cell: str) -> None:
+def test_a_missing_number_counts_as_the_median(tmp_path: Path, cell: str) -> None:
     lines = ["age,sex,ill", *(f"{29 + i},{'fm'[i % 2]},{('yes', 'no')[i // 2 % 2]}" for i in range(120))]
     text = "\n".join(lines) + "\n"
     file = tmp_path / "all.csv"
     file.write_text(text.replace("\n30,", f"\n{cell},", 1).replace("\n90,", f"\n{cell},", 1))
     cohort = own_cohort(file, Dealing(parties=3), label=Label(name="ill", positive="yes"), accept=["age"])
-    assert cohort.features[0] == Feature(name="age", min=0.0, max=200.0, missing=100.0)
-    said = "age: 2 numbers are missing, the first in all.csv, line 3, and count as 100, the middle of the bounds"
+    assert cohort.features[0] == Feature(name="age", min=0.0, max=200.0, missing=88.5)
+    said = "age: 2 numbers are missing, the first in all.csv, line 3, and count as 88.5, the median"
     assert said in cohort.notes
     plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
     read = [load_csv(plan.data_file(name), plan.study).X for name in plan.study.names]
     read.append(load_csv(plan.test_file, plan.study, need_label=False).X)
     ages = np.concatenate([X[:, 0] / X[:, -1] for X in read])  # the constant says how far a record was shortened
-    assert np.sum(np.abs(ages) < 1e-12) == 2 + 1  # an age of 100 is in the middle as well
+    assert np.sum(np.abs(ages - (88.5 - 100) / 100) < 1e-9) == 2
     assert len(ages) == 120
 
 
@@ -386,10 +387,12 @@ ILL = Label(name="ill", positive="yes")
     [
         ("visit", "holds_dates", lambda i: f"2024-01-{i % 7 + 1:02}"),
         ("visit", "holds_dates", lambda i: 20240000 + 100 * (i % 12 + 1) + i % 28 + 1),
+        ("visit", "holds_dates", lambda i: f"{i % 7 + 1}-Mar-61"),
+        ("visit", "seems_excel_dates", lambda i: 45_000 + i * 7 % 45),
         ("patient", "seems_to_number", lambda i: 4_000_000 + 13 * i * i),
         ("crp", "text_among_numbers", lambda i: "<0.3" if i == 9 else i / 7),
     ],
-    ids=["dates", "dates as numbers", "identifiers", "text among numbers"],
+    ids=["dates", "dates as numbers", "months", "dates of Excel", "identifiers", "text among numbers"],
 )
 def test_a_demonstration_learns_from_no_column_that_looks_like_a_mistake(
     tmp_path: Path, column: str, key: str, cell: Callable[[int], object]
@@ -408,7 +411,7 @@ def test_a_demonstration_learns_from_no_column_that_looks_like_a_mistake(
 
 @pytest.mark.parametrize(
     ("records", "parties", "hint"),
-    [(49, 5, "50 or more"), (49, 2, "50 or more"), (60, 5, "--parties 2"), (100, 5, "--parties 4")],
+    [(24, 5, "25 or more"), (24, 2, "25 or more"), (40, 5, "--parties 3"), (60, 5, "--parties 4")],
 )
 def test_who_has_too_few_records_is_told_how_many_would_do(
     tmp_path: Path, records: int, parties: int, hint: str
@@ -516,3 +519,42 @@ def test_names_are_read_without_the_records(tmp_path: Path) -> None:
     assert [heading.name for heading in read_names(file)] == ["age", "a;b"]
     with raises(BadInput, "line_of_columns", "x.csv", 2):
         read_own(file)
+
+
+def test_all_columns_that_no_model_should_learn_from_are_named_at_once_with_the_options_that_leave_them_out(
+    tmp_path: Path,
+) -> None:
+    columns = {"case no": lambda i: 4_000_000 + 13 * i * i, "born": lambda i: f"{i % 28 + 1}-Feb-61"}
+    file = _table(tmp_path / "all.csv", **columns, crp=lambda i: "<0.3" if i == 9 else i / 7)
+    with raises(BadInput, "columns_not_to_learn_from", "all.csv", "3") as caught:
+        own_cohort(file, Dealing(parties=2), label=ILL)
+    hint = str(caught.value.hint)
+    assert "--ignore 'case no' --ignore born --ignore crp" in hint
+    assert "--accept crp" in hint
+    mended = own_cohort(file, Dealing(parties=2), label=ILL, ignore=["case no", "born"], accept=["crp"])
+    assert [f.name for f in mended.features] == ["age", "dose", "crp"]
+
+
+@pytest.mark.parametrize(
+    "cell", [lambda i: ("no", "yes", "unknown")[i % 9 % 3 if i % 4 else i % 2], lambda i: ("no", "yes", "")[i % 3]]
+)
+def test_a_label_of_three_values_or_none_is_refused_with_the_command_that_mends_it(
+    shell: Shell, tmp_path: Path, cell: Callable[[int], object]
+) -> None:
+    file = _table(tmp_path / "all of it.csv", ill=cell)
+    with pytest.raises(BadInput) as caught:
+        own_cohort(file, Dealing(parties=2), label=ILL)
+    found = re.search("masquerade (data look .*)", str(caught.value.hint))
+    assert found is not None
+    words = shlex.split(found[1])
+    assert shell(*words).code == 0
+    cohort = own_cohort(Path(words[-1]), Dealing(parties=2), label=ILL)
+    labels = Counter(row[-1] for row in everybody(cohort))
+    assert labels == Counter(str(cell(i)) for i in range(120) if cell(i) in {"no", "yes"})
+
+
+def test_dashes_beside_plus_signs_are_values(tmp_path: Path) -> None:
+    file = _table(tmp_path / "all.csv", blood=lambda i: "+-"[i % 2], smear=lambda i: ("f", "m", "-")[i % 3])
+    cohort = own_cohort(file, Dealing(parties=2), label=ILL)
+    assert feature(cohort, "blood").levels == ("+", "-")
+    assert feature(cohort, "smear").levels == ("f", "m", "?")

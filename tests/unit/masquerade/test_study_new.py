@@ -135,8 +135,8 @@ def test_a_public_sample_with_a_missing_number_says_what_it_counts_as(shell: She
     words = ["--features-from", tmp_path / "t.csv", "--from-public-sample", "--label", "ill:yes"]
     answer = new(shell, tmp_path / "s.toml", *words)
     (age,) = load_study(tmp_path / "s.toml")[0].features
-    assert age == Feature(name="age", min=40.0, max=70.0, missing=55.0)
-    assert "age: 1 number is missing, the first in t.csv, line 32, and counts as 55" in answer.json["message"]
+    assert age == Feature(name="age", min=40.0, max=70.0, missing=54.5)
+    assert "age: 1 number is missing, the first in t.csv, line 32, and counts as 54.5" in answer.json["message"]
 
 
 def test_a_codebook_s_label_may_have_classes_and_a_level_may_have_a_bar() -> None:
