@@ -4,6 +4,7 @@ What a run costs comes from the entry of the study's protocol, so the doctor kno
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import gmpy2
@@ -14,6 +15,7 @@ from masquerade.network_checks import descriptors, network
 from masquerade.report import lead_part
 from masquerade_core.crypto.speed import seconds_of_exponentiation
 from masquerade_core.data.examining import examine as examine_records
+from masquerade_core.data.file_faults import with_names
 from masquerade_core.data.files import data_at
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import MasqueradeError
@@ -91,7 +93,7 @@ def examine(
     records: object = None
     if data is not None:
         check, records = _records(data, study, protocol, me, accept)
-        yield check
+        yield replace(check, hint=with_names(check.hint or "", study_file, data))
     yield descriptors(me)
     yield network(study, me, keys, proxy)
     if me != CHARLIE:

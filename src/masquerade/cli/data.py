@@ -145,6 +145,7 @@ def check(
     used, or if something in it looks like a mistake and is not accepted.
     """
     from masquerade_core.data.examining import examine
+    from masquerade_core.data.file_faults import CLEAN, with_names
     from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
@@ -173,9 +174,13 @@ def check(
     if refused is not None or size:
         said = [part for part in (refused and refused.message, size and f"{found.source} {size}") if part]
         hints = [part for part in (refused and refused.all_hints, size and _SIZE) if part]
-        return Outcome("\n".join(said), data, "; ".join(hints), rows, error_code="bad_input", exit_code=4)
+        if refused is not None and refused.mends:
+            hints.append(f"'{CLEAN}' mends what it can")
+        hint = with_names("; ".join(hints), study, file)
+        return Outcome("\n".join(said), data, hint, rows, error_code="bad_input", exit_code=4)
     if doubtful is not None:
-        return Outcome(doubtful.message, data, doubtful.hint, rows, error_code="bad_input", exit_code=4)
+        hint = with_names(doubtful.hint or "", study, file)
+        return Outcome(doubtful.message, data, hint, rows, error_code="bad_input", exit_code=4)
     found.check(accept or ())
     good = (
         f"{found.source} can be used: the study refuses none of its cells, and it has enough records and not too many"

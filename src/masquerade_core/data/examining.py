@@ -6,6 +6,7 @@ notice. So what looks like a mistake is a *doubt*. A command that stands before 
 they are mended, or accepted by the names of their columns. The rules of a doubt are public and the same for every file.
 """
 
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import NO_RECORDS, note_broken
 from masquerade_core.data.file_faults import (
+    CLEAN,
     INFINITE,
     MATCHED,
     MISSING,
@@ -283,9 +285,10 @@ class _Examining:
     def _doubts(self, faults: Sequence[Fault], unseen: Sequence[str]) -> Iterator[Doubt]:
         for fault in faults:
             if not fault.refused and fault.kind not in _REPAIRED_BY_RULE | MATCHED:
-                mend = "'masquerade data clean STUDY FILE OUT' mends what public rules can"
+                mend = f"'{CLEAN}' mends what public rules can"
                 if fault.kind == THIRD:
-                    mend = "'masquerade data look FILE --label COLUMN' names its values, and keeps two of them"
+                    label = shlex.quote(fault.column)
+                    mend = f"'masquerade data look FILE --label {label}' names its values, and keeps two of them"
                 hint = "; ".join(part for part in (fault.hint, mend) if part)
                 yield Doubt(fault.column or LINES, "value", fault.row(self.faults.unit), hint)
         yield from self._repaired(faults)

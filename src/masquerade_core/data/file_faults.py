@@ -9,9 +9,11 @@ The kinds of faults that a cell or a line of a file can have: how each is recogn
 
 import math
 import re
+import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal
 
 from masquerade_core.errors import BadInput
@@ -19,6 +21,7 @@ from masquerade_core.study import Feature
 from masquerade_core.words import counted, listed
 
 __all__ = [
+    "CLEAN",
     "COMMA",
     "DASH",
     "DATE",
@@ -57,6 +60,7 @@ __all__ = [
     "sentence",
     "spelled",
     "where",
+    "with_names",
 ]
 
 
@@ -71,7 +75,10 @@ _FIRST = 3
 _ROWS = 20  # of an error; JSON has all
 _HINTS = 6
 _FEW = 12  # levels among which a similar one is looked for letter by letter
-_CHECK = "'masquerade data clean STUDY FILE OUT' mends what it can; 'masquerade data check STUDY FILE' says all of this"
+CLEAN = "masquerade data clean STUDY FILE OUT"
+"""The command that mends a file; whoever knows the names puts them in by :func:`with_names`."""
+
+_CHECK = f"'{CLEAN}' mends what it can; 'masquerade data check STUDY FILE' says all of this"
 
 MENDED_SIGNS = frozenset({"encoding", "separator", "sep_line", "blank_line", "column_alike"})
 """The signs that ``masquerade data clean`` mends."""
@@ -195,6 +202,18 @@ def where(unit: Unit, numbers: Sequence[Place], count: int, *, every: bool = Fal
     return f"{unit}s {listed([str(i) for i in numbers])}"
 
 
+def with_names(hint: str, study: Path | str, data: Path | str) -> str:
+    """Return a hint with the names of the study's file, the records' file and a corrected copy in its commands."""
+    path = Path(data)
+    out = path.with_name(f"{path.name.partition('.')[0]}-mended.csv") if path.is_file() else Path("mended.csv")
+    names = [shlex.quote(str(name)) for name in (study, data, out)]
+    return (
+        hint.replace("STUDY FILE OUT", " ".join(names))
+        .replace("STUDY FILE", " ".join(names[:2]))
+        .replace("look FILE", f"look {names[1]}")
+    )
+
+
 class FaultyFile(BadInput):
     """A file of records cannot be used; the error says all that is wrong with it.
 
@@ -212,6 +231,8 @@ class FaultyFile(BadInput):
     ----------
     all_hints : str
         What to do about each kind of fault.
+    mends : bool
+        Whether ``masquerade data clean`` mends some of it.
     """
 
     def __init__(self, source: str, signs: Sequence[Sign], faults: Sequence[Fault], unit: Unit) -> None:
@@ -219,8 +240,8 @@ class FaultyFile(BadInput):
         rows = [sign.says for sign in signs] + [fault.row(unit) for fault in faults]
         hints = [*(sign.hint for sign in signs), *(fault.hint for fault in faults)]
         self.all_hints = _listed_hints(list(dict.fromkeys(filter(None, hints))))
-        mends = len(rows) > 1 or any(sign.name in MENDED_SIGNS for sign in signs)
-        more = f"\n  {_CHECK}" if mends else ""
+        self.mends = len(rows) > 1 or any(sign.name in MENDED_SIGNS for sign in signs)
+        more = f"\n  {_CHECK}" if self.mends else ""
         super().__init__(_message(source, rows, faults), self.all_hints + more)
 
 

@@ -1,6 +1,8 @@
 """``masquerade data``: a file is checked before the day, and a corrected copy is made of it by public rules."""
 
 import csv
+import re
+import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +81,44 @@ def test_a_faulty_file_ends_with_4_and_all_of_it_is_said(shell: Shell, study: Wr
     for fault in answer.data["faults"]:
         assert f"line {fault['first'][0]}: {fault['says']}" in " ".join(text_answer.err.split())
     assert CANARY not in answer.out + text_answer.out + text_answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        (HEAD + REST + f"{CANARY},x,f,benign\n1,x,F,benign\n", "refuse"),
+        ((HEAD + REST).replace(",", ";"), "refuse"),
+        (HEAD + REST + "1,x,f,Benign\n-,x,f,benign\n", "clamp"),
+    ],
+)
+def test_what_is_said_of_a_faulty_file_has_the_command_that_mends_it(
+    shell: Shell, study: Write, file: Write, text: str, rules: str
+) -> None:
+    chosen, records = study(STUDY if rules == "refuse" else CLAMPS), file(text)
+    answer = shell.json("data", "check", chosen, records)
+    assert answer.code == 4
+    command = re.search(r"masquerade (data clean [^']*)'", answer.json["hint"])
+    assert command is not None
+    checks = shell.json("doctor", chosen, "--data", records).data["checks"]
+    assert command[0] in next(check["hint"] for check in checks if check["name"] == "data")
+    words = shlex.split(command[1])
+    assert shell(*words).code == 0
+    assert shell("data", "check", chosen, words[-1]).code == 0
+
+
+def test_of_three_labels_the_command_that_names_them_is_said(shell: Shell, study: Write, file: Write) -> None:
+    chosen, records = study(CLAMPS), file(HEAD + REST + "1,x,f,unknown\n" * 3)
+    answer = shell.json("data", "check", chosen, records)
+    assert answer.code == 4
+    command = re.search(r"masquerade (data look [^']*)'", answer.json["hint"])
+    assert command is not None
+    refused = shell.json(*shlex.split(command[1]))
+    assert refused.code == 4
+    mending = re.search(r"masquerade (data look .*)", refused.json["hint"])
+    assert mending is not None
+    words = shlex.split(mending[1])
+    assert shell(*words).code == 0
+    assert shell("data", "check", chosen, words[-1]).code == 0
 
 
 def test_what_a_study_repairs_is_said_with_what_becomes_of_it(shell: Shell, study: Write, file: Write) -> None:
