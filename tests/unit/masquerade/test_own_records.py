@@ -553,6 +553,13 @@ def test_a_label_of_three_values_or_none_is_refused_with_the_command_that_mends_
     assert labels == Counter(str(cell(i)) for i in range(120) if cell(i) in {"no", "yes"})
 
 
+def test_levels_that_differ_in_capitals_alone_are_one(tmp_path: Path) -> None:
+    file = _table(tmp_path / "all.csv", ward=lambda i: ("Nord", "nord", "Nord", "SÜD", "Süd")[i % 5])
+    cohort = own_cohort(file, Dealing(parties=2), label=ILL)
+    assert feature(cohort, "ward").levels in {("Nord", "SÜD"), ("Nord", "Süd")}
+    assert "ward: 48 cells matched but for capitals" in said(cohort)
+
+
 def test_dashes_beside_plus_signs_are_values(tmp_path: Path) -> None:
     file = _table(tmp_path / "all.csv", blood=lambda i: "+-"[i % 2], smear=lambda i: ("f", "m", "-")[i % 3])
     cohort = own_cohort(file, Dealing(parties=2), label=ILL)
