@@ -397,7 +397,7 @@ def test_own_records_with_a_study_take_its_bounds(shell: Shell, tmp_path: Path) 
         (["--data", "gone.csv", "--by", "site", "--label", "ill:yes"], "gone.csv"),
         (["--data", "all.csv", "--by", "site", "--label", "ill:yes", "--parties", "3"], "--parties"),
         (["--data", "all.csv", "--label", "ill:yes", "--parties", "1"], "--parties is 1"),
-        (["--data", "all.csv", "--label", "ill:yes", "--parties", "9"], "too few for 9 parties"),
+        (["--data", "all.csv", "--label", "ill:yes", "--parties", "40"], "too few for 40 parties"),
         (["--data", "all.csv", "--label", "ill:yes", "--dataset", "simulated"], "--dataset and --data"),
         (["--data", "all.csv", "--label", "ill:yes", "--ignore", "ages"], "no column 'ages'"),
         (["--data", "all.csv", "--label", "ill:yes", "--test", "gone.csv"], "gone.csv"),

@@ -78,7 +78,7 @@ def test_both_together_are_another_library_s_composition(epsilon: float, epsilon
     theirs = features.compose(label).get_epsilon_for_delta(delta)
     ours = copies_epsilon(law="gaussian", alpha=alpha, copies=3, delta=delta, epsilon_y=epsilon_y)
     assert ours == pytest.approx(epsilon, rel=1e-9)
-    assert -1e-9 < theirs - ours < 1e-4
+    assert -1e-9 < theirs - ours < 1e-4 + 1e-9
     # The test can fail: the sum of both costs, and either cost alone, are other numbers.
     alone = copies_epsilon(law="gaussian", alpha=alpha, copies=3, delta=delta)
     assert alone + epsilon_y > theirs + 0.002

@@ -10,6 +10,9 @@ import pytest
 
 from tests.statement_studies import numbers, studies
 
+ROUNDED = 1e-9
+"""Fourier transforms round as the processor's vector instructions do: two processors were up to 1.3e-10 apart."""
+
 BEFORE: dict[str, list[list[Any]]] = json.loads(Path("tests/statement_numbers.json").read_text(encoding="utf-8"))
 
 
@@ -26,7 +29,7 @@ def test_every_row_has_the_numbers_that_it_had(protocol: str) -> None:
             for row, before in zip(after, BEFORE[name], strict=True):
                 assert row[0] == before[0], name
                 assert row[1:3] == [
-                    value if value is None else pytest.approx(value, rel=1e-12) for value in before[1:3]
+                    value if value is None else pytest.approx(value, rel=ROUNDED) for value in before[1:3]
                 ]
                 kept = [
                     [[number for number in part if number != "0"] for part in parts] for parts in (row[3:], before[3:])

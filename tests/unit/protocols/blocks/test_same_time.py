@@ -214,7 +214,7 @@ def test_the_path_before_told_them_apart(
         return effect
 
     # An observer can wait for a quiet moment.
-    assert any(_answers(process, _all_below(38, LONG), above) >= LEAST for _ in range(6))
+    assert any(_answers(process, _all_below(38, LONG), above) >= LEAST for _ in range(12))
 
 
 # --- Gradients --------------------------------------------------------------------------------------------------------
@@ -245,13 +245,16 @@ def test_times_do_not_tell_which_gradients_are_cut_or_which_margins_are_large() 
         assert right <= MOST, loss
 
 
-def test_a_power_told_large_margins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: the slope of the smoothed hinge as it was."""
+def test_a_slope_that_is_computed_only_where_it_changes_tells_large_margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control. A power of u, as it was, tells them on some processors only; here the work is done eight times."""
 
     def slope(m: Any) -> Any:
         u = np.clip((1 - m) * 2, -1.0, 1.0)
-        return u**3 / 4 - 3 * u / 4 - 0.5
+        found, curved = np.where(u < 0, 0.0, -1.0), np.flatnonzero(np.abs(u) < 1)
+        for _ in range(8):
+            found[curved] = np.power(u[curved], 3.0) / 4 - 3 * u[curved] / 4 - 0.5
+        return found
 
     monkeypatch.setitem(LOSSES, "smoothed-hinge", replace(LOSSES["smoothed-hinge"], derivative=slope))
     process = _summing("smoothed-hinge")
-    assert any(_answers(process, _records(0.001), _records(1 / 6)) >= LEAST for _ in range(6))
+    assert any(_answers(process, _records(0.001), _records(1 / 6)) >= LEAST for _ in range(12))
