@@ -38,13 +38,11 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
 
-class Word(_Message):
-    """What a site says, each time anew.
+class SeatShown(_Message):
+    """What a site says of its seat, and what the others are shown of it.
 
     Parameters
     ----------
-    lobby, token : bytes
-        Of its invitation, 16 bytes each.
     name, keys : str
         The site's name and its public keys.
     commitment : bytes
@@ -59,27 +57,26 @@ class Word(_Message):
         Whether its person has said yes.
     """
 
+    name: _Name
+    keys: _Keys
+    commitment: _Hash
+    number: _Number = b""
+    heard: _Names = ()
+    vouch: _Signature = b""
+    ready: bool = False
+
+
+class Word(SeatShown):
+    """What a site says, each time anew: its seat, and by which right it is there.
+
+    Parameters
+    ----------
+    lobby, token : bytes
+        Of its invitation, 16 bytes each.
+    """
+
     lobby: Annotated[bytes, Field(min_length=ID_BYTES, max_length=ID_BYTES)]
     token: Annotated[bytes, Field(min_length=TOKEN_BYTES, max_length=TOKEN_BYTES)]
-    name: _Name
-    keys: _Keys
-    commitment: _Hash
-    number: _Number = b""
-    heard: _Names = ()
-    vouch: _Signature = b""
-    ready: bool = False
-
-
-class SeatShown(_Message):
-    """One seat, as the answer shows it. The fields are those of :class:`Word`."""
-
-    name: _Name
-    keys: _Keys
-    commitment: _Hash
-    number: _Number = b""
-    heard: _Names = ()
-    vouch: _Signature = b""
-    ready: bool = False
 
 
 class Shown(_Message):
