@@ -2,8 +2,9 @@
 
 Textual repairs keep what a cell says: the encoding, the separators, blanks around a cell, a comma before decimals,
 marks between thousands, capitals where one level or label alone differs in them. The study's own rules move a number to
-its bound and fill a missing cell. A record that neither kind of rule mends is left out. Each record is mended by
-itself; only how a column writes its commas is looked up in the rest of the file.
+its bound and fill a missing cell. Where a file has words of its own, a person says what they stand for; none is
+guessed. A record that nothing of this mends is left out. Each record is mended by itself; only how a column writes its
+commas is looked up in the rest of the file.
 
 A record's place in the file says whether an evaluation holds it back (:mod:`masquerade_core.data.records`). So the last
 records take the places of those that are left out, and every other record keeps its own.
@@ -12,11 +13,12 @@ records take the places of those that are left out, and every other record keeps
 import csv
 import os
 import re
+import shlex
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -39,6 +41,7 @@ from masquerade_core.data.file_faults import (
     Sign,
     alike,
     allowed_of,
+    escaped,
     kind_of_class,
     number_of,
 )
@@ -48,6 +51,7 @@ from masquerade_core.data.schema import Encoder, encode_column, is_allowed, labe
 from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
+from masquerade_core.words import listed
 from masquerade_host.store.syncing import sync_file
 
 __all__ = ["Cleaned", "clean", "mended_number", "new_file"]
@@ -105,7 +109,14 @@ class Cleaned:
         return self.left_out.all()
 
 
-def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) -> Cleaned:
+def clean(
+    path: Path | str,
+    study: Study,
+    out: Path,
+    *,
+    counts: bool = False,
+    renames: Sequence[tuple[str, Mapping[str, str]]] = (),
+) -> Cleaned:
     """Write a corrected copy of a file of records, with the study's columns alone.
 
     Parameters
@@ -116,26 +127,31 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
         A CSV file that is not there yet. Nobody but its owner may read it.
     counts : bool
         As in :func:`masquerade_core.data.examining.examine`. Then only textual repairs are made.
+    renames : sequence of (str, mapping of str to str)
+        A column, and for each word of the file the value of the study that it stands for; the empty text for a missing
+        value.
 
     Raises
     ------
     BadInput
-        Something is wrong that no rule mends: a column is missing, or a label has a third value. Or ``out`` exists, or
-        cannot be written. Nothing is written then.
+        Something is wrong that no rule mends: a column is missing, or a label has a third value. Or ``renames`` do not
+        fit the study or the file. Or ``out`` exists, or cannot be written. Nothing is written then.
     """
     if out.suffix.lower() in PARQUET:
         raise BadInput(f"{out.name} would be a Parquet file, but the copy is CSV", "let its name end in .csv")
     if out.exists():
         raise BadInput(f"{out} exists already, and is not overwritten", "choose another file")
-    found = examine(path, study, counts=counts)
+    renaming = _Renaming(study, renames)
+    found = examine(path, study, counts=counts, change=renaming.table if renames else None)
+    renaming.check(found.source)
     _check(found)
-    cleaned = Cleaned(found, Faults(found.source, found.unit))
+    cleaned = Cleaned(found, Faults(found.source, found.unit), mended=renaming.counts.copy())
     work = _Work(study, cleaned, "count" if counts else study.study.out_of_bounds)
     with new_file(out) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*(f.name for f in study.features), study.label.name])
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=out.parent) as good:
-            left_out = _write_good(csv.writer(good, lineterminator="\n"), work, path)
+            left_out = _write_good(csv.writer(good, lineterminator="\n"), work, renaming, path)
             gaps = [place for place in left_out if place < cleaned.kept]
             good.seek(0)
             last = list(islice(csv.reader(good), cleaned.kept - len(gaps), None))
@@ -146,7 +162,8 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
                 raise BadInput(
                     f"{found.source}: the public rules would fill more than a fifth of the column {column!r}, so "
                     "nothing was written",
-                    "'masquerade data check' says what is wrong with its cells: mend them where the file was made",
+                    "'masquerade data check' says what is wrong with its cells: mend them where the file was made, or "
+                    "say what they mean, with --rename",
                 )
         if not cleaned.kept:
             raise BadInput(
@@ -156,12 +173,12 @@ def clean(path: Path | str, study: Study, out: Path, *, counts: bool = False) ->
     return cleaned
 
 
-def _write_good(writer: Any, work: "_Work", path: Path | str) -> list[int]:
+def _write_good(writer: Any, work: "_Work", renaming: "_Renaming", path: Path | str) -> list[int]:
     """Write the records that can be mended, and return the places of the others, counted from 0."""
     left_out, place = [], 0
     for block in records_of(path, work.encoder, work.labels, fills=False).blocks:
         for table in block.tables():
-            for row in work.rows(table):
+            for row in work.rows(renaming.table(table)):
                 if row is None:
                     left_out.append(place)
                 else:
@@ -185,6 +202,13 @@ def _check(found: Examined) -> None:
     thirds = [fault for fault in found.faults if fault.kind.name == "label_third" and fault.refused]
     if signs or thirds:
         raise FaultyFile(found.source, signs, thirds, found.unit)
+    if codes := [doubt for doubt in found.doubts if doubt.kind == "missing_code"]:
+        column = shlex.quote(escaped(codes[0].column))
+        raise BadInput(
+            f"{found.source}, {codes[0].says}",
+            f"say whether it does, with the file's own number before '=': --rename {column}:9999= for a missing value, "
+            f"and --rename {column}:9999=BOUND for the nearer bound",
+        )
 
 
 @contextmanager
@@ -205,6 +229,88 @@ def new_file(out: Path) -> Iterator[TextIO]:
     finally:
         if part:
             Path(part).unlink(missing_ok=True)
+
+
+class _Renaming:
+    """The words of a file for which a person says what they stand for.
+
+    A cell is such a word where it is that text or, in a column of numbers, that number. Capitals and blanks do not
+    count, unless the cell is one of the study's values.
+    """
+
+    def __init__(self, study: Study, renames: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+        self.counts = Counter[tuple[str, str]]()
+        self._words: dict[str, dict[str, str]] = {}
+        self._values: dict[str, tuple[str, ...]] = {}
+        self._known: dict[tuple[str, str], str | None] = {}
+        number = study.label.number
+        features = {f.name: f for f in (*study.features, *((number,) if number is not None else ()))}
+        for column, words in renames:
+            f = features.get(column)
+            if f is None and column != study.label.name:
+                raise BadInput(
+                    f"--rename names the column {column!r}, which the study does not have",
+                    f"its columns are {listed([*map(repr, (*(f.name for f in study.features), study.label.name))])}",
+                )
+            label = study.label
+            self._values[column] = (f.levels or ()) if f is not None else label.classes or (str(label.positive),)
+            of_column = self._words.setdefault(column, {})
+            for word, value in words.items():
+                if of_column.get(word, value) != value:
+                    raise BadInput(f"--rename says twice what {word!r} of column {column!r} stands for", "say it once")
+                if value and not _fits(value, f, label.classes):
+                    allowed = allowed_of(f) if f is not None else ", ".join(map(repr, label.classes or ()))
+                    raise BadInput(
+                        f"--rename of column {column!r}: {value!r} is not a value of the study",
+                        f"its values are {allowed or 'numbers'}; write nothing after '=' for a missing value",
+                    )
+                of_column[word] = value
+
+    def table(self, table: TextTable) -> TextTable:
+        """Return a table in which each word is the value that it stands for."""
+        renamed = {
+            name: [self._cell(name, cell) for cell in cells] if name in self._words else cells
+            for name, cells in table.columns.items()
+        }
+        return replace(table, columns=renamed)
+
+    def check(self, source: str) -> None:
+        """Check that each word was there."""
+        for column, words in self._words.items():
+            for word, value in words.items():
+                if not self.counts[column, _renamed(word, value)]:
+                    raise BadInput(f"{source}: no cell of column {column!r} is {word!r}", "see how the file spells it")
+
+    def _cell(self, column: str, cell: str) -> str:
+        if (column, cell) not in self._known:
+            self._known[column, cell] = self._word(column, cell)
+        word = self._known[column, cell]
+        if word is None:
+            return cell
+        value = self._words[column][word]
+        self.counts[column, _renamed(word, value)] += 1
+        return value
+
+    def _word(self, column: str, cell: str) -> str | None:
+        """Return the word that a cell is; None where it is none of them."""
+        words, values = self._words[column], self._values[column]
+        if cell.strip() in words:
+            return cell.strip()
+        if values:
+            return None if cell in values else alike(cell, words)
+        number = number_of(cell)[0]
+        return next((word for word in words if number_of(word)[0] == number), None)
+
+
+def _fits(value: str, f: Feature | None, classes: Sequence[str] | None) -> bool:
+    """Return whether a study takes a value: a feature's, or a label's, of which two-valued ones have any other."""
+    if f is None:
+        return classes is None or value in classes
+    return not encode_column(f, [value]).faults
+
+
+def _renamed(word: str, value: str) -> str:
+    return f"{word!r} became {value!r}, as you said" if value else f"{word!r} became an empty cell, as you said"
 
 
 class _Work:

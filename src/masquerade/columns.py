@@ -1,11 +1,11 @@
-"""A study's columns as a command line names them: ``--feature age:0:120``, ``--label outcome:yes``."""
+"""Columns as a command line names them: ``--feature age:0:120``, ``--label outcome:yes``, ``--rename sex:female=f``."""
 
 import re
 
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
 
-__all__ = ["parse_feature", "parse_label"]
+__all__ = ["parse_feature", "parse_label", "parse_rename"]
 
 _THREE = 3
 
@@ -75,6 +75,39 @@ def parse_label(text: str) -> Label:
         ) from error
 
 
+def parse_rename(text: str) -> tuple[str, dict[str, str]]:
+    """Read ``COLUMN:WORD=VALUE,WORD=VALUE,...``; backslashes as in :func:`parse_feature`, and before an equals sign.
+
+    Returns
+    -------
+    str
+        The column.
+    dict of str to str
+        For each word of a file the value that it stands for; the empty text for a missing value.
+
+    Raises
+    ------
+    BadInput
+        It is not of that form, or a word is a question mark, which a message has in the place of a word.
+    """
+    parts = _split(text, ":")
+    pairs = [_split(pair, "=") for pair in _split(parts[-1], ",")]
+    hint = f"write for example --rename sex:female=f,male=m, or --rename age:9999= for a missing value; {_ESCAPE_HINT}"
+    if len(parts) < 2 or any(len(pair) != 2 or not pair[0].strip() for pair in pairs):  # noqa: PLR2004
+        raise BadInput(f"--rename {text!r} is not COLUMN:WORD=VALUE,WORD=VALUE,...", hint)
+    words = [_unescaped(word).strip() for word, _ in pairs]
+    if "?" in words:
+        raise BadInput(
+            f"--rename {text!r} has a question mark where a word of your file belongs",
+            "put the word that the file has in the place of the '?' before '='",
+        )
+    if twice := next((word for word in words if words.count(word) > 1), None):
+        raise BadInput(f"--rename {text!r} says twice what {twice!r} stands for", "say it once")
+    return _unescaped(":".join(parts[:-1])), dict(
+        zip(words, (_unescaped(value).strip() for _, value in pairs), strict=True)
+    )
+
+
 def _numbers(texts: list[str]) -> list[float] | None:
     try:
         return [float(text) for text in texts]
@@ -85,7 +118,7 @@ def _numbers(texts: list[str]) -> list[float] | None:
 def _split(text: str, separator: str) -> list[str]:
     """Split at each separator that no backslash escapes; the parts keep their backslashes."""
     parts = [""]
-    for token in re.findall(r"\\[:,\\]|.", text, flags=re.DOTALL):
+    for token in re.findall(r"\\[:,=\\]|.", text, flags=re.DOTALL):
         if token == separator:
             parts.append("")
         else:
@@ -94,7 +127,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\([:,\\])", r"\1", text)
+    return re.sub(r"\\([:,=\\])", r"\1", text)
 
 
 def _listed(text: str) -> tuple[str, ...]:

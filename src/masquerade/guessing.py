@@ -19,7 +19,17 @@ from pydantic import ValidationError
 from masquerade.cleaning import mended_number
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.examining import kind_of_numbers
-from masquerade_core.data.file_faults import COMMA, DASH, DATE, DECIMAL_COMMA, PERCENT, THOUSANDS, is_missing, number_of
+from masquerade_core.data.file_faults import (
+    COMMA,
+    DASH,
+    DATE,
+    DECIMAL_COMMA,
+    NINES,
+    PERCENT,
+    THOUSANDS,
+    is_missing,
+    number_of,
+)
 from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
@@ -52,7 +62,6 @@ _MANY = 10  # different numbers, beside which text is no level
 _MENDED = frozenset({COMMA, DECIMAL_COMMA, THOUSANDS})
 _DAY_OF_1990, _DAY_OF_2060 = 32_874, 58_441  # in Excel's numbers for dates
 _GROUPS = re.compile(r"[+-]?\d{1,3}(\.\d{3})*")
-_NINES = re.compile(r"-9+(\.0+)?|9{2,}(\.0+)?")
 _THRICE = 3
 _PLUS = re.compile(r"\s*\++\s*")
 _MOST = 0.5  # of a column's different texts: then it holds dates, or numbers
@@ -268,7 +277,8 @@ def far_nines(cells: Sequence[str]) -> frozenset[str]:
     Each stands there at least three times, and is farther from all other numbers than these are from each other.
     """
     counts = Counter(cells)
-    nines = {cell: float(cell) for cell, count in counts.items() if count >= _THRICE and _NINES.fullmatch(cell)}
+    often = [cell for cell, count in counts.items() if count >= _THRICE]
+    nines = {cell: value for cell in often if (value := number_of(cell)[0]) in NINES}
     others = [value for cell in counts if cell not in nines and math.isfinite(value := number_of(cell)[0])]
     if not nines or len(others) < _MANY:
         return frozenset()

@@ -176,6 +176,8 @@ def check(
         hints = [part for part in (refused and refused.all_hints, size and _SIZE) if part]
         if refused is not None and refused.mends:
             hints.append(f"'{CLEAN}' mends what it can")
+        if refused is not None and refused.renames:
+            hints.append(refused.renames)
         hint = with_names("; ".join(hints), study, file)
         return Outcome("\n".join(said), data, hint, rows, error_code="bad_input", exit_code=4)
     if doubtful is not None:
@@ -193,19 +195,30 @@ def clean(
     study: StudyArgument,
     file: _Records,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new CSV file, which only you can read.")],
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN:WORD=VALUE,...",
+            help="Say what the words of your file stand for: --rename sex:female=f,male=m, or --rename age:9999= for a "
+            "missing value. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
-    """Write a corrected copy of a file of records, by public rules alone, and say what each of them did.
+    """Write a corrected copy of a file of records, by public rules and by what you say, and tell what each of them did.
 
     The copy has the study's columns. A record that no rule mends is left out.
     """
     from masquerade.cleaning import clean
+    from masquerade.columns import parse_rename
     from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
 
     del output_format
     loaded, _ = load_study(study, in_memory=True)
-    cleaned = clean(file, loaded, out, counts=entry_of(loaded).records.grid_of is not None)
+    renames = [parse_rename(text) for text in rename or ()]
+    cleaned = clean(file, loaded, out, counts=entry_of(loaded).records.grid_of is not None, renames=renames)
     unit = cleaned.found.unit
     rows = [f"mended: {cleaned.found.source} {sign.says.partition(';')[0]}" for sign in cleaned.signs]
     mended = [(column, rule, count) for (column, rule), count in sorted(cleaned.mended.items()) if count]

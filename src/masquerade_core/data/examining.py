@@ -7,8 +7,9 @@ they are mended, or accepted by the names of their columns. The rules of a doubt
 """
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from masquerade_core.data.blocks import NO_RECORDS, note_broken
 from masquerade_core.data.file_faults import (
     CLEAN,
+    CODE,
+    CODES,
     INFINITE,
     MATCHED,
     MISSING,
@@ -28,7 +31,9 @@ from masquerade_core.data.file_faults import (
     FaultyFile,
     Sign,
     Unit,
+    escaped,
     number_of,
+    renaming,
 )
 from masquerade_core.data.loading import records_of
 from masquerade_core.data.schema import Column, Encoder, Labels, labels_of
@@ -62,7 +67,8 @@ FEWEST = 30
 _ENOUGH = 50  # whole numbers: fewer may all differ by chance
 _LONG = 10**5  # a number of six digits
 _REPEATED = 0.05
-_REPAIRED_BY_RULE = MISSING | {OUTSIDE, INFINITE}
+_THRICE = 3
+_REPAIRED_BY_RULE = MISSING | {OUTSIDE, INFINITE, CODE}
 
 
 @dataclass(frozen=True)
@@ -74,17 +80,20 @@ class Doubt:
     column : str
         By this name it is accepted; :data:`LINES` for lines that are no records.
     kind : str
-        For programs: "value", "repaired", "one_class", "constant", "identifier" or "date".
+        For programs: "value", "missing_code", "repaired", "one_class", "constant", "identifier" or "date".
     says : str
         What was seen, without any cell.
     hint : str
         What to do about it.
+    rename : str
+        What the command that mends it needs to know (:attr:`~masquerade_core.data.file_faults.Kind.rename`).
     """
 
     column: str
     kind: str
     says: str
     hint: str = ""
+    rename: str = ""
 
     def to_json(self) -> dict[str, str]:
         """Return a JSON value."""
@@ -108,6 +117,7 @@ class DoubtfulFile(BadInput):
         names = " ".join(f"--accept {_quoted(name)}" for name in dict.fromkeys(doubt.column for doubt in doubts))
         hints = [
             *dict.fromkeys(doubt.hint for doubt in doubts if doubt.hint),
+            *filter(None, [renaming((doubt.column, doubt.rename) for doubt in doubts)]),
             f"if all of it is as it should be: {names}",
         ]
         self.all_hints = "".join(f"\n  {hint}" for hint in hints)
@@ -192,7 +202,9 @@ class Examined:
         return tuple(name for name in dict.fromkeys(accepted))
 
 
-def examine(path: Path | str, study: Study, *, counts: bool = False) -> Examined:
+def examine(
+    path: Path | str, study: Study, *, counts: bool = False, change: Callable[[TextTable], TextTable] | None = None
+) -> Examined:
     """Find all that is wrong with a file of records, in one reading.
 
     Parameters
@@ -203,6 +215,8 @@ def examine(path: Path | str, study: Study, *, counts: bool = False) -> Examined
     counts : bool
         Whether the study's protocol counts cells, and has a bin for every one of them. Then it refuses none, and none
         is doubtful.
+    change : callable, optional
+        What is done to the cells before they are looked at.
 
     Raises
     ------
@@ -213,10 +227,10 @@ def examine(path: Path | str, study: Study, *, counts: bool = False) -> Examined
     source = records_of(path, reading.encoder, reading.labels, fills=False)
     reading.faults = Faults(source.name, source.unit, signs=list(source.signs))
     for block in () if any(sign.final for sign in source.signs) else source.blocks:
-        columns = block.columns()
+        columns = block.columns() if change is None else None
         if columns is None or not reading.takes_whole(columns):
             for table in block.tables():
-                reading.take(table)
+                reading.take(table if change is None else change(table))
     return reading.found()
 
 
@@ -243,6 +257,9 @@ class _Examining:
         self.labels: Labels = labels_of(study, strict=True, clamps=rule == "clamp")
         self.faults = Faults("")
         self._extremes: list[NDArray[np.float64]] = []
+        known = (*study.features, *((study.label.number,) if study.label.number is not None else ()))
+        self._bounded = [f for f in known if f.min is not None]
+        self._codes = Counter[str]()
         self._numbers = {f.name: _Numbers() for f in study.features if f.levels is None}
 
     def takes_whole(self, columns: Any) -> bool:
@@ -263,6 +280,11 @@ class _Examining:
         self.encoder.encode_into(X, good.columns, good.places(self.faults.source), self.faults)
         self.labels.take(good, self.faults)
         self._watch(X, good.columns)
+        for f in self._bounded:
+            for cell, count in Counter(good.columns.get(f.name, ())).items():
+                value = number_of(cell)[0]
+                if value in CODES and not float(f.min or 0) <= value <= float(f.max or 0):
+                    self._codes[f.name] += count
 
     def _watch(self, X: NDArray[np.float64], columns: Any) -> None:
         if len(X):
@@ -277,24 +299,31 @@ class _Examining:
         if not (self.faults.records or self.faults.signs):
             self.faults.signs.append(NO_RECORDS)
         unseen = () if self.faults.signs else self.labels.unseen
-        faults = tuple(self.faults.all())
+        faults = tuple(map(self._named, self.faults.all()))
         doubts = () if self.counts or self.faults.signs else tuple(self._doubts(faults, unseen))
         source, unit, signs = self.faults.source, self.faults.unit, tuple(self.faults.signs)
         return Examined(source, unit, signs, faults, self.faults.records, unseen, self.labels.other, doubts)
 
     def _doubts(self, faults: Sequence[Fault], unseen: Sequence[str]) -> Iterator[Doubt]:
         for fault in faults:
-            if not fault.refused and fault.kind not in _REPAIRED_BY_RULE | MATCHED:
+            if fault.kind == CODE and not fault.refused:
+                yield Doubt(fault.column, "missing_code", fault.row(self.faults.unit), rename=CODE.rename)
+            elif not fault.refused and fault.kind not in _REPAIRED_BY_RULE | MATCHED:
                 mend = f"'{CLEAN}' mends what public rules can"
                 if fault.kind == THIRD:
                     label = shlex.quote(fault.column)
                     mend = f"'masquerade data look FILE --label {label}' names its values, and keeps two of them"
                 hint = "; ".join(part for part in (fault.hint, mend) if part)
-                yield Doubt(fault.column or LINES, "value", fault.row(self.faults.unit), hint)
+                yield Doubt(fault.column or LINES, "value", fault.row(self.faults.unit), hint, fault.kind.rename)
         yield from self._repaired(faults)
         yield from self._of_label(unseen)
         odd = {fault.column for fault in faults if fault.kind not in MATCHED}
         yield from (doubt for doubt in self._of_columns() if doubt.column not in odd)
+
+    def _named(self, fault: Fault) -> Fault:
+        """Return a fault of numbers out of bounds with its meaning, where three and half of them are known codes."""
+        codes = self._codes[fault.column] if fault.kind == OUTSIDE else 0
+        return replace(fault, kind=CODE) if codes >= max(_THRICE, fault.count / 2) else fault
 
     def _repaired(self, faults: Sequence[Fault]) -> Iterator[Doubt]:
         repaired: dict[str, int] = {}
@@ -319,7 +348,8 @@ class _Examining:
         label = self.study.label
         if label.number is None and (only := self._only_label(unseen)):
             hint = "see whether the study names the label's values as you do; with one class, these records say little"
-            yield Doubt(label.name, "one_class", f"the label {label.name!r} {only}", hint)
+            rename = f"?={escaped(unseen[0])}" if len(unseen) == 1 and label.classes is None else ""
+            yield Doubt(label.name, "one_class", f"the label {label.name!r} {only}", hint, rename)
 
     def _only_label(self, unseen: Sequence[str]) -> str:
         classes = self.study.label.classes

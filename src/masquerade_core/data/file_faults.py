@@ -22,6 +22,8 @@ from masquerade_core.words import counted, listed
 
 __all__ = [
     "CLEAN",
+    "CODE",
+    "CODES",
     "COMMA",
     "DASH",
     "DATE",
@@ -34,6 +36,7 @@ __all__ = [
     "MENDED_SIGNS",
     "MISSING",
     "MISSING_WORDS",
+    "NINES",
     "NO_CSV",
     "NO_UTF8",
     "OUTSIDE",
@@ -52,11 +55,13 @@ __all__ = [
     "Unit",
     "alike",
     "allowed_of",
+    "escaped",
     "is_missing",
     "kind_of_class",
     "kind_of_level",
     "line_kind",
     "number_of",
+    "renaming",
     "sentence",
     "spelled",
     "where",
@@ -99,12 +104,16 @@ class Kind:
         What the fault looks like.
     hint : str
         What to do about it; "{name}" and "{range}" as above.
+    rename : str
+        What ``data clean --rename`` needs to mend such cells: "?=f", with a question mark for what only the owner of
+        the file knows. Empty where it does not help.
     """
 
     name: str
     says: str
     detail: str = ""
     hint: str = ""
+    rename: str = ""
 
 
 @dataclass(frozen=True)
@@ -202,6 +211,31 @@ def where(unit: Unit, numbers: Sequence[Place], count: int, *, every: bool = Fal
     return f"{unit}s {listed([str(i) for i in numbers])}"
 
 
+def renaming(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return what to do so that a person says what cells mean; empty where nothing is asked.
+
+    Parameters
+    ----------
+    pairs : iterable of (str, str)
+        A column, and what is said of its cells: "?=f" with a question mark for what the person has to know, or "?="
+        for a missing value.
+    """
+    asked: dict[str, dict[str, None]] = {}
+    for column, rename in pairs:
+        if rename:
+            asked.setdefault(column, {})[rename] = None
+    if not asked:
+        return ""
+    texts = [f"{escaped(column)}:{','.join(found)}" for column, found in asked.items()]
+    command = " ".join([CLEAN, *(f"--rename {shlex.quote(text)}" for text in texts)])
+    return f"if you know what such cells mean, say so, with your file's own word before each '=': {command}"
+
+
+def escaped(text: str) -> str:
+    """Return a name or a value as a command line has it, where colons, commas and equals signs have a meaning."""
+    return re.sub(r"([:,=\\])", r"\\\1", text)
+
+
 def with_names(hint: str, study: Path | str, data: Path | str) -> str:
     """Return a hint with the names of the study's file, the records' file and a corrected copy in its commands."""
     path = Path(data)
@@ -233,6 +267,8 @@ class FaultyFile(BadInput):
         What to do about each kind of fault.
     mends : bool
         Whether ``masquerade data clean`` mends some of it.
+    renames : str
+        The command by which a person says what unknown cells mean (:func:`renaming`).
     """
 
     def __init__(self, source: str, signs: Sequence[Sign], faults: Sequence[Fault], unit: Unit) -> None:
@@ -241,8 +277,9 @@ class FaultyFile(BadInput):
         hints = [*(sign.hint for sign in signs), *(fault.hint for fault in faults)]
         self.all_hints = _listed_hints(list(dict.fromkeys(filter(None, hints))))
         self.mends = len(rows) > 1 or any(sign.name in MENDED_SIGNS for sign in signs)
-        more = f"\n  {_CHECK}" if self.mends else ""
-        super().__init__(_message(source, rows, faults), self.all_hints + more)
+        self.renames = renaming((fault.column, fault.kind.rename) for fault in faults)
+        more = [*([_CHECK] if self.mends else []), *([self.renames] if self.renames else [])]
+        super().__init__(_message(source, rows, faults), self.all_hints + "".join(f"\n  {line}" for line in more))
 
 
 def _message(source: str, rows: Sequence[str], faults: Sequence[Fault]) -> str:
@@ -391,6 +428,17 @@ OUTSIDE = Kind(
     hint='correct the value or leave the record out; in a study with out_of_bounds = "clamp" the program moves such a '
     "value to the bound",
 )
+NINES = frozenset(float(f"{sign}{'9' * count}") for sign, least in (("", 2), ("-", 1)) for count in range(least, 11))
+"""The numbers of nines, such as 9999, -99 and -9, that many tables have where a value is missing."""
+
+CODES = NINES | {-1.0}
+"""The numbers that often stand for a missing value where they lie outside a column's bounds."""
+
+CODE = replace(
+    OUTSIDE, detail="most are a number that often stands for a missing value, as 9999 and -1 do", rename="?="
+)
+"""Numbers outside their bounds of which half or more are among :data:`CODES`; a single cell never says so."""
+
 STRANGE = Kind(
     "no_cell",
     "holds neither numbers, text nor truth values",
@@ -399,15 +447,15 @@ STRANGE = Kind(
 
 # --- Levels and labels -----------------------------------------------------------------
 
-LEVEL = Kind("level", _LEVEL, hint=_LEVELS)
+LEVEL = Kind("level", _LEVEL, hint=_LEVELS, rename="?=?")
 LEVEL_EMPTY = Kind("level_empty", _LEVEL, "the cell is empty", f"{_LEVELS}; {_FILL}")
 LEVEL_WORD = Kind("level_missing_word", _LEVEL, _WORD, LEVEL_EMPTY.hint)
 LEVEL_ALIKE = Kind("level_alike", _LEVEL, "it differs from a level in capitals or blanks alone", _LEVELS)
 LEVEL_MATCHED = Kind("level_matched", "has a level in other capitals or with blanks around it")
-LEVEL_FORM = Kind("level_form", _LEVEL, "it is a level's number in another form, as 1.0 is of 1", _LEVELS)
+LEVEL_FORM = Kind("level_form", _LEVEL, "it is a level's number in another form, as 1.0 is of 1", _LEVELS, "?=?")
 
 LABEL_EMPTY = Kind("label_empty", "the label {name} is empty", hint="leave records without a label out")
-CLASS = Kind("class", _CLASS, hint=_CLASSES)
+CLASS = Kind("class", _CLASS, hint=_CLASSES, rename="?=?")
 CLASS_EMPTY = Kind("label_empty", _CLASS, "the cell is empty", hint=LABEL_EMPTY.hint)
 CLASS_ALIKE = Kind("class_alike", _CLASS, "it differs from a class in capitals or blanks alone", _CLASSES)
 LABEL_MATCHED = Kind("label_matched", "the label {name} has other capitals or blanks around it")
@@ -505,7 +553,9 @@ def _perhaps(kind: Kind, cell: str, known: Collection[str]) -> Kind:
     ]
     if not near and len(known) <= _FEW:
         near = get_close_matches(cell, known, n=1)
-    return replace(kind, detail=f"perhaps {near[0]!r} is meant") if len(near) == 1 else kind
+    if len(near) != 1:
+        return kind
+    return replace(kind, detail=f"perhaps {near[0]!r} is meant", rename=f"?={escaped(near[0])}")
 
 
 def _plain(text: str) -> str:

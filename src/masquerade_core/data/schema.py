@@ -49,10 +49,12 @@ from masquerade_core.data.file_faults import (
     Sign,
     alike,
     allowed_of,
+    escaped,
     is_missing,
     kind_of_class,
     kind_of_level,
     number_of,
+    renaming,
     spelled,
 )
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
@@ -468,7 +470,9 @@ class Labels:
         others = len(self._odd) + (self._other is not None)
         if others == 2 and not self._has_positive and not self._clamps:  # noqa: PLR2004  neither is the positive one
             near = any(alike(text, [str(self._positive)]) is not None for text in self._odd)
-            near_hint = "; one of its values differs from that in capitals or blanks alone" if near else ""
+            near_hint = "; one of its values differs from that in capitals or blanks alone"
+            if not near:
+                near_hint = f"\n  {renaming([(self.name, f'?={escaped(str(self._positive))}')])}"
             faults.signs.append(Sign("label_never", self._never, f"{_two(self._allowed)}{near_hint}"))
             if not near:
                 return

@@ -106,6 +106,114 @@ def test_what_is_said_of_a_faulty_file_has_the_command_that_mends_it(
     assert shell("data", "check", chosen, words[-1]).code == 0
 
 
+OWN_WORDS: dict[str, tuple[str, Callable[[str], str], list[str]]] = {
+    # name: (study, what the file has, what the person puts before each equals sign)
+    "levels": (CLAMPS, lambda text: text.replace(",f,", ",female,").replace(",m,", ",Male,"), ["female", "male"]),
+    "levels, refused": (
+        STUDY,
+        lambda text: text.replace(",f,", ",female,").replace(",m,", ",Male,"),
+        ["female", "male"],
+    ),
+    "other levels": (
+        STUDY.replace('"m"', '"<=4:1,x"'),
+        lambda text: text.replace(",f,", ",wife,").replace(",m,", ",<\u20114:1,"),
+        ["wife", "<\u20114\\:1"],
+    ),
+    "labels": (CLAMPS, lambda text: text.replace("malignant", "b\u00f6sartig"), ["B\u00f6sartig"]),
+    "labels, refused": (STUDY, lambda text: text.replace("malignant", "b\u00f6sartig"), ["B\u00f6sartig"]),
+}
+
+
+@pytest.mark.parametrize("name", OWN_WORDS)
+def test_a_person_says_what_the_words_of_a_file_stand_for(
+    name: str, shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    text, spelled, words = OWN_WORDS[name]
+    good = HEAD + REST
+    chosen, records = study(text), file(spelled(good))
+    answer = shell.json("data", "check", chosen, records)
+    assert answer.code == 4
+    *command, rename = shlex.split(re.findall(r".*masquerade (data clean .*--rename .*)", answer.json["hint"])[0])
+    assert not any(word in answer.json["hint"].casefold() for word in words)
+    out = tmp_path / "data-mended.csv"
+    assert shell(*command, rename).code == 4  # with the question marks still there
+    assert not out.exists()
+    column, _, pairs = rename.partition(":")
+    meant = re.split(r"(?<!\\),", pairs)
+    values = [pair.partition("=")[2] for pair in meant]
+    if "?" in values:
+        values = ["f", r"<\=4\:1\,x"]
+    said = ",".join(f"{word}={value}" for word, value in zip(words, values, strict=True))
+    mended = shell.json(*command, f"{column}:{said}")
+    assert (mended.code, mended.data["left_out"]) == (0, 0)
+    assert sum(one["count"] for one in mended.data["mended"]) == (10 if "labels" in name else 20)
+    assert shell("data", "check", chosen, out).code == 0
+    meant_records = file(good.replace(",m,", ',"<=4:1,x",') if name == "other levels" else good)
+    one, two = load_csv(out, Study.parse(text)), load_csv(meant_records, Study.parse(text))
+    assert (one.X.tobytes(), one.y.tobytes()) == (two.X.tobytes(), two.y.tobytes())
+
+
+def test_a_number_for_missing_cells_is_mended_by_what_a_person_says_and_by_nothing_else(
+    shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    chosen, records, out = study(CLAMPS), file(HEAD + REST + "9999,x,f,benign\n" * 4), tmp_path / "out.csv"
+    answer = shell.json("data", "check", chosen, records)
+    assert (answer.code, [doubt["kind"] for doubt in answer.data["doubts"]]) == (4, ["missing_code"])
+    assert f"{records} {tmp_path / 'data-mended.csv'} --rename 'radius:?='" in answer.json["hint"]
+    assert shell("data", "clean", chosen, records, out).code == 4
+    assert not out.exists()
+    for value, cell in (("", "20.0"), ("40", "40")):
+        assert shell("data", "clean", chosen, records, out, "--rename", f"radius:9999.0={value}").code == 0
+        assert [row[0] for row in _cells(out)[-4:]] == [cell] * 4
+        assert shell("data", "check", chosen, out).code == 0
+        out.unlink()
+
+
+def test_levels_may_be_the_other_way_round_and_a_label_left_out(
+    shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.csv"
+    records = file(HEAD + REST + "3,x,f,unclear\n3,x, F,benign\n")
+    words = ("--rename", "sex:f=m,m=f", "--rename", "diagnosis:unclear=")
+    answer = shell.json("data", "clean", study(STUDY), records, out, *words)
+    assert (answer.code, answer.data["left_out"]) == (0, 1)
+    assert [row[1] for row in _cells(out)[1:]] == ["m", "f"] * 10 + ["m"]
+
+
+def test_a_cell_that_is_a_value_of_the_study_is_no_word_in_other_capitals(
+    shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    records, out = file(HEAD + REST + "3,x,F,benign\n"), tmp_path / "out.csv"
+    assert shell("data", "clean", study(STUDY), records, out, "--rename", "sex:F=m").code == 0
+    assert [row[1] for row in _cells(out)[1:]] == ["f", "m"] * 10 + ["m"]
+
+
+@pytest.mark.parametrize(
+    ("renames", "key", "values"),
+    [
+        (["sex"], "not_a_rename", ("'sex'",)),
+        (["sex:female"], "not_a_rename", ("'sex:female'",)),
+        (["sex:=f"], "not_a_rename", ("'sex:=f'",)),
+        (["sex:?=f"], "question_mark_renamed", ("'sex:?=f'",)),
+        (["sex:a=f,a=m"], "renamed_twice", ("'sex:a=f,a=m'", "'a'")),
+        (["sex:a=f", "sex:a=m"], "word_renamed_twice", ("'a'", "'sex'")),
+        (["weight:a=f"], "renames_no_column", ("'weight'",)),
+        (["sex:f=female"], "renamed_to_no_value", ("'sex'", "'female'")),
+        (["radius:9999=41"], "renamed_to_no_value", ("'radius'", "'41'")),
+        (["radius:9999=NA"], "renamed_to_no_value", ("'radius'", "'NA'")),
+        (["sex:female=f"], "no_cell_is", ("data.csv", "'sex'", "'female'")),
+    ],
+)
+def test_what_nobody_can_mean_is_refused(
+    renames: list[str], key: str, values: tuple[str, ...], shell: Shell, study: Write, file: Write, tmp_path: Path
+) -> None:
+    words = [word for rename in renames for word in ("--rename", rename)]
+    answer = shell("data", "clean", study(STUDY), file(HEAD + REST), tmp_path / "out.csv", *words)
+    assert answer.code == 4
+    assert says(answer.err, key, *values)
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_of_three_labels_the_command_that_names_them_is_said(shell: Shell, study: Write, file: Write) -> None:
     chosen, records = study(CLAMPS), file(HEAD + REST + "1,x,f,unknown\n" * 3)
     answer = shell.json("data", "check", chosen, records)

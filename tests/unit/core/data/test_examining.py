@@ -85,6 +85,24 @@ DOUBTFUL: dict[str, tuple[dict[str, Callable[[int], object]], str, str, str]] = 
         "lines",
         "value",
     ),
+    "a number for missing cells": (
+        {"radius": lambda i: 9999 if i % 9 == 4 else i % 37},
+        CLAMPS,
+        "radius",
+        "missing_code",
+    ),
+    "a negative number for missing cells": (
+        {"radius": lambda i: "-1.0" if i % 30 == 4 else i % 37},
+        CLAMPS,
+        "radius",
+        "missing_code",
+    ),
+    "numbers for missing cells beside other numbers out of bounds": (
+        {"radius": lambda i: (99, -9, 41, 999, 42)[i % 5] if i < 10 else i % 37},
+        CLAMPS,
+        "radius",
+        "missing_code",
+    ),
     "another unit": ({"radius": lambda i: (i % 37 + 0.5) * 10}, CLAMPS, "radius", "repaired"),
     "many empty cells": ({"radius": lambda i: "?" if i % 4 else i % 37}, CLAMPS, "radius", "repaired"),
     "never positive": ({"diagnosis": lambda _: "benign"}, CLAMPS, "diagnosis", "one_class"),
@@ -125,6 +143,22 @@ def test_a_mistake_is_doubted_until_it_is_accepted_by_name(name: str, file: Call
     assert found.check([column]) == (column,)
     # On the day the same file is read, whatever its cells hold.
     assert load_csv(path, study).n in {N, N - (column == "lines")}
+
+
+@pytest.mark.parametrize("cells", [[999, 999], [9998] * 5, [99, 99, 99, 41, 42, 43, 44]])
+def test_numbers_out_of_bounds_that_are_few_or_no_word_for_missing_count_as_the_bound(
+    cells: list[int], file: Callable[[str], Path]
+) -> None:
+    found = examine(file(table(radius=lambda i: cells[i] if i < len(cells) else i % 37)), Study.parse(CLAMPS))
+    assert found.check() == ()
+    assert [(fault.kind.name, fault.count, fault.kind.rename) for fault in found.repaired] == [
+        ("outside", len(cells), "")
+    ]
+
+
+def test_nines_within_the_bounds_are_numbers(file: Callable[[str], Path]) -> None:
+    wide = Study.parse(CLAMPS.replace("max = 40", "max = 9999"))
+    assert examine(file(table(radius=lambda i: 9999 if i % 9 == 4 else i % 37)), wide).check() == ()
 
 
 def test_every_doubt_must_be_accepted_and_none_in_vain(file: Callable[[str], Path]) -> None:
