@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from tests import whitened_beside_floats
+from tests.pages import Page
+
+HEADING = "## The roles beside the same rules in floats"
 
 
 def test_a_pair_that_has_a_line_is_not_run_again(
@@ -41,3 +44,14 @@ def test_the_oracle_s_noise_is_smaller_where_products_count_twice() -> None:
     pairs = d * (d - 1) // 2
     assert np.std(drawn[:pairs]) == pytest.approx(0.5**0.5, rel=0.03)
     assert np.std(drawn[pairs:]) == pytest.approx(1, rel=0.03)
+
+
+def test_the_page_has_each_row_of_the_command_and_none_beyond() -> None:
+    text = Page("docs/reproduction/dp-whitened.md").text.split(HEADING)[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    due = [
+        (name, f"{epsilon:g}") for name, (_, _, epsilons) in whitened_beside_floats.ROWS.items() for epsilon in epsilons
+    ]
+    assert [(row[0], row[1]) for row in rows] == due
+    assert all(int(row[3]) >= 20 for row in rows)
+    assert "beyond" not in text
