@@ -7,7 +7,7 @@ used but the lengths B and the records' rounding to them, so that the two can be
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, log, log2, sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ _Z, _W = np.polynomial.hermite_e.hermegauss(15)
 
 
 def _shorten(v: _Floats, longest: float) -> _Floats:
-    return np.array([row * min(1.0, longest / max(float(np.linalg.norm(row)), 1e-300)) for row in v])
+    return np.asarray(v * np.minimum(1.0, longest / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-300)))
 
 
 def _integers(v: _Floats, B: int) -> _Floats:
@@ -76,9 +76,9 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
             R = sqrt(max(0.0, 1 - max(0.0, float(centre @ centre) - D)) + D)
             if plenty:
                 even = B - B % 2
-                far = [_between(log2(radius / max(float(np.linalg.norm(u - guess)), 1e-300)), 0, 6) for u in U]
+                far = np.clip(np.log2(radius / np.maximum(np.linalg.norm(U - guess, axis=1), 1e-300)), 0, 6)
                 scale = 6 * B / even
-                g = 3 + scale * (sum(round(even * (x - 3) / 6) for x in far) / (N * B) + drawn[d])
+                g = 3 + scale * (np.round(even * (far - 3) / 6).sum() / (N * B) + drawn[d])
                 inner = radius**2 * 4**-g
                 measured = sqrt(max(inner - radius**2 * float(z @ z) + D, inner / 16) + D)
                 a1, a2 = (radius * t * float(np.linalg.norm(centre)) / (R**2 * log(2))) ** 2, (t * scale) ** 2
@@ -87,7 +87,7 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
                 R = min(radius, R)
             R = max(2.0**-10, R)
         else:
-            rows = np.array([np.outer(y, u).ravel() for u, y in zip(U, Y, strict=True)]) / sqrt(m)
+            rows = (Y[:, :, None] * U[:, None, :]).reshape(N, m * d) / sqrt(m)
             found = _integers(rows, B).sum(0) / (N * B) + t * noise("labels", d * m)
             second = sqrt(m) * found.reshape(m, d), sqrt(m) * t
     # Second moments.
@@ -153,23 +153,20 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
     x = _shorten((_shorten((U - centre) / R, 1.0) @ V) / np.sqrt(lp), L)
     C = 0.35 * sqrt(L * L + (2 if centred else 1) * K)
     share, ends = lam / lp, []
+    back, squares = x @ V.T, (x * x).sum(1)  # the protocol's coordinates are turned by V
     for turn in range(T):
         scores = whole @ th.T + b0
         top = scores.max(1, keepdims=True)
         chance = 1 / (1 + np.exp(-scores)) if two else np.exp(scores - top) / np.exp(scores - top).sum(1, keepdims=True)
         wrong = chance - (Y + 1) / 2
         e = np.array([row / np.linalg.norm(row) if np.linalg.norm(row) > 0 else row for row in th])
-        # The protocol's coordinates are turned by V: the sums there are V times these.
-        full = [
-            np.concatenate([np.outer(w, V @ p).ravel(), sqrt(K) * w * (e @ p), *([sqrt(K) * w] if centred else [])])
-            for w, p in zip(wrong, x, strict=True)
-        ]
+        along = x @ e.T
+        full = [(wrong[:, :, None] * back[:, None, :]).reshape(N, m * d), sqrt(K) * wrong * along]
+        rows = np.hstack([*full, *([sqrt(K) * wrong] if centred else [])])
         if two and plenty:
-            sizes = np.array([sqrt(float(p @ p) + K * float(e[0] @ p) ** 2 + K * centred) for p in x])
-            full = [
-                row * min(1.0, C / (max(q, 1 - q) * a)) for row, q, a in zip(full, chance[:, 0], sizes, strict=True)
-            ]
-        opened = _integers(_shorten(np.array(full), C) / C, B).sum(0) / (N * B)
+            sizes = np.sqrt(squares + K * along[:, 0] ** 2 + K * centred)
+            rows *= np.minimum(1.0, C / (np.maximum(chance, 1 - chance)[:, 0] * sizes))[:, None]
+        opened = _integers(_shorten(rows, C) / C, B).sum(0) / (N * B)
         opened = C * (opened + sd(B) * noise(f"gradient {turn}", len(opened)))
         new_th, new_b0 = th.copy(), b0.copy()
         for o in range(m):
@@ -190,9 +187,9 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
                 V0 = s / 20 / max(1.0, r)
                 gain, gain1 = (1 - (x / (v0 + x)) ** (4 / (3 * T)) for v0, x in ((V0, nu), (1.0, nu / K)))
             g = V.T @ opened[o * d : (o + 1) * d]
-            along = float(e[o] @ g)
-            both = (sqrt(K) * opened[m * d + o] + along) / (K + 1)
-            new_th[o] = th[o] - (gain * (g - along * e[o]) + gain1 * both * e[o]) / curve
+            ahead = float(e[o] @ g)
+            both = (sqrt(K) * opened[m * d + o] + ahead) / (K + 1)
+            new_th[o] = th[o] - (gain * (g - ahead * e[o]) + gain1 * both * e[o]) / curve
             if centred:
                 new_b0[o] = _between(b0[o] - gain1 * opened[m * d + m + o] / sqrt(K) / curve, -6.0, 6.0)
         th, b0 = new_th, new_b0
@@ -210,12 +207,13 @@ def oracle(  # noqa: C901, PLR0912, PLR0915  one function, to be read from top t
     scores = U @ weights.T + offsets
     size = int(B / sqrt(m))
     counts = np.zeros((m, 2, 9))
-    for row, labels in zip(scores, Y, strict=True):
-        for o in range(m):
-            t = row[o] if two else row[o] - log(sum(exp(row[j]) for j in range(m) if j != o))
-            j = next((j for j in range(8) if t < nodes[o][j + 1]), 7)
-            part = int(size * _between((t - nodes[o][j]) / (nodes[o][j + 1] - nodes[o][j]), 0, 1))
-            counts[o, int(labels[o] < 0), j : j + 2] += size - part, part
+    for o in range(m):
+        others = np.exp(np.delete(scores, o, axis=1)).sum(1)
+        t, at = scores[:, o] - (0 if two else np.log(others)), np.array(nodes[o])
+        j = np.minimum(np.searchsorted(at[1:], t, side="right"), 7)
+        part = np.floor(size * np.clip((t - at[j]) / (at[j + 1] - at[j]), 0, 1))
+        for which, count in ((j, size - part), (j + 1, part)):
+            np.add.at(counts[o], ((Y[:, o] < 0).astype(int), which), count)
     noisy = (counts.ravel() / B + unit / B * noise("score counts", 18 * m)).reshape(counts.shape) * sqrt(m)
     width = unit / B * sqrt(m)
     for o in range(m):

@@ -70,7 +70,7 @@ PROMISES = {
     Verdict.HALF: "expect at least half of what these columns tell without privacy",
     Verdict.BETTER: "expect better answers than always the same one if these columns tell much; how much better varies",
     Verdict.UNSURE: "expect a model whose quality depends on the records",
-    Verdict.OPEN: "nothing can be promised; look at the result",
+    Verdict.OPEN: "nothing can be promised, not even better answers than always the same one; look at the result",
 }
 """What is said of a model, without a full stop."""
 
