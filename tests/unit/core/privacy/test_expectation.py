@@ -74,7 +74,11 @@ def test_the_records_for_half_of_what_can_be_learned_are_those_that_were_measure
         (41, Verdict.HALF, "expect at least half of what these columns tell without privacy."),
         (39, Verdict.BETTER, "expect better answers than always the same one if these columns tell much; how much "),
         (6.3, Verdict.BETTER, "expect better answers than always the same one if these columns tell much; how much "),
-        (5.7, Verdict.OPEN, "nothing can be promised, not even better answers than always the same one; look at the result."),
+        (
+            5.7,
+            Verdict.OPEN,
+            "nothing can be promised, not even better answers than always the same one; look at the result.",
+        ),
     ],
 )
 def test_a_study_is_told_what_to_expect_and_what_would_do(s: float, verdict: Verdict, words: str) -> None:
@@ -370,7 +374,10 @@ def test_a_new_study_is_told_beforehand_that_it_can_learn_little_or_that_counts_
     columns = ["--feature", "age:0:120", "--label", "ill:yes", "--party", "a", "--party", "b", "--throwaway-keys"]
     asked: tuple[tuple[list[str | int], str], ...] = (
         (["--expected-records", 300], "With 300 records, expect better answers than always the same one"),
-        (["--min-records", 10, "--protocol", "dp-gd"], "nothing can be promised, not even better answers than always the same one; look at the result"),
+        (
+            ["--min-records", 10, "--protocol", "dp-gd"],
+            "nothing can be promised, not even better answers than always the same one; look at the result",
+        ),
         (
             ["--protocol", "summary"],
             "expect nothing of the single counts: most of them are noise. Every count carries",
