@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +23,31 @@ from tests.terminals import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NAMES = ("site-a", "site-b", "site-c")
+USERS = {name: 65_001 + i for i, name in enumerate((*NAMES, "charlie", "thief"))}
+
+
+def _as_user(user: int, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    switch = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
+    return subprocess.run([*switch, *words], capture_output=True, text=True, check=False, **options)
+
+
+def _python_of_all() -> tuple[str, dict[str, str]] | None:
+    """Return a Python of this version that other users may start, and the environment in which it has the program.
+
+    None where not root runs the tests, or where no other user may read the program or a Python.
+    """
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        return None
+    paths = [path for path in sys.path if path and not path.startswith(sys.base_prefix)]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    version = f"import masquerade.__main__, sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+    again = f"import os, sys; os.execv(sys.executable, [sys.executable, '-c', {version!r}])"  # as the user, not as root
+    for python in (sys.executable, "/usr/bin/python3"):
+        if _as_user(USERS["charlie"], python, "-c", again, env=env, cwd="/").returncode == 0:
+            return python, env
+    return None
 
 
 @dataclass
@@ -29,32 +55,52 @@ class Place:
     """A folder for the coordinator and one for each site."""
 
     folder: Path
+    apart: tuple[str, dict[str, str]] | None = None
+    """A Python and an environment, where each person is another user of the system."""
     started: list[Screen] = field(default_factory=list)
 
+    def home(self, who: str) -> Path:
+        """Return the folder of a person, which nobody else may enter."""
+        home = self.folder / who
+        if not home.exists():
+            home.mkdir(mode=0o700)
+            self.give(who, home)
+        return home
+
+    def give(self, who: str, path: Path) -> None:
+        """Make a file or a folder a person's own."""
+        if self.apart is not None:
+            os.chown(path, USERS[who], USERS[who])
+
     def start(self, who: str, *words: str) -> Screen:
-        (self.folder / who).mkdir(exist_ok=True)
-        self.started.append(Screen.of(self.folder / who, sys.executable, "-m", "masquerade", *words))
+        home, switch, python, env = self.home(who), [], sys.executable, None
+        if self.apart is not None:
+            python, env = self.apart[0], self.apart[1] | {"HOME": str(home)}
+            switch = ["setpriv", "--reuid", str(USERS[who]), "--regid", str(USERS[who]), "--clear-groups"]
+        self.started.append(Screen.of(home, *switch, python, "-m", "masquerade", *words, env=env))
         return self.started[-1]
 
     def plan(self) -> None:
-        (self.folder / "charlie").mkdir()
         words = ["study", "new", "--output", "plan.toml", "--name", "relapse"]
         words += ["--address", f"tcp://127.0.0.1:{free_port()}", "--feature", "age:0:120", "--feature", "marker:0:10"]
         words += ["--label", "relapse:yes", "--min-records", "100"]
         for name in NAMES:
             words += ["--party", name]
         subprocess.run(
-            [sys.executable, "-m", "masquerade", *words], cwd=self.folder / "charlie", check=True, capture_output=True
+            [sys.executable, "-m", "masquerade", *words], cwd=self.home("charlie"), check=True, capture_output=True
         )
+        self.give("charlie", self.home("charlie") / "plan.toml")
 
-    def records(self, name: str, *, label: str = "yes") -> Path:
+    def records(self, name: str, who: str = "") -> Path:
         rng = np.random.default_rng(NAMES.index(name))
-        path = self.folder / f"{name}.csv"
+        path = self.home(who or name) / "records.csv"
         rows = ["age,marker,relapse"]
         for _ in range(120):
             age, marker = rng.integers(20, 90), rng.integers(10)
-            rows.append(f"{age},{marker},{label if age + 8 * marker > 90 else 'no'}")
+            rows.append(f"{age},{marker},{'yes' if age + 8 * marker > 90 else 'no'}")
         path.write_text("\n".join(rows) + "\n")
+        path.chmod(0o600)
+        self.give(who or name, path)
         return path
 
     def invite(self) -> tuple[Screen, dict[str, str]]:
@@ -69,8 +115,15 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(tmp_path)
+def place() -> Iterator[Place]:
+    """Return a place in which each person is another user of the system, where this system allows a test to do that."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)  # the folders of pytest are those of its user alone
+        yield from _place(Path(folder), _python_of_all())
+
+
+def _place(folder: Path, apart: tuple[str, dict[str, str]] | None) -> Iterator[Place]:
+    place = Place(folder, apart)
     place.plan()
     yield place
     for screen in place.started:
@@ -106,22 +159,17 @@ def test_three_sites_join_with_one_command_one_line_and_three_answers(place: Pla
     assert approvals["site-c"]["compared"]["unheard"] == ["site-b"]
     assert says(sites["site-c"].text, "count_one_more", "site-b")
     assert not says(sites["site-a"].text, "count_one_more", ...)
-
-
-def test_records_that_look_like_a_mistake_are_refused_before_anybody_is_called(place: Place) -> None:
-    _, lines = place.invite()
-    for name in NAMES[1:]:
-        place.join(name, lines[name])
-    site = place.start(
-        "site-a", "join", lines["site-a"], "--data", str(place.records("site-a", label="positive")), "--state", "state"
-    )
-    assert site.end() == 4
-    assert "code is" not in site.text
+    if place.apart is not None:
+        for who in (*NAMES, "charlie"):
+            assert {path.stat().st_uid for path in place.home(who).rglob("*")} == {USERS[who]}
+            assert _as_user(USERS[who], "ls", str(place.home(who))).returncode == 0
+            assert _as_user(USERS["thief"], "ls", str(place.home(who))).returncode != 0
 
 
 def test_a_stolen_line_is_noticed_at_both_ends(place: Place) -> None:
     host, lines = place.invite()
-    thief = place.start("thief", "join", lines["site-a"], "--data", str(place.records("site-a")), "--state", "state")
+    records = place.records("site-a", "thief")
+    thief = place.start("thief", "join", lines["site-a"], "--data", str(records), "--state", "state")
     host.until("site-a is in the lobby")
     site = place.join("site-a", lines["site-a"])
     assert site.end() == 6
@@ -140,7 +188,8 @@ def test_a_site_that_is_stopped_goes_on_with_the_same_code_and_so_does_the_coord
         screen.process.wait()
     host, again = place.invite()
     assert again == lines
-    make_keys(place.folder / "site-a" / "other.key")
+    make_keys(place.home("site-a") / "other.key")
+    place.give("site-a", place.home("site-a") / "other.key")
     other = place.join("site-a", lines["site-a"], "--key", "other.key")  # the seat is taken still
     assert other.end() == 6
     site = place.join("site-a", lines["site-a"])

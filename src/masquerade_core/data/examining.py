@@ -280,7 +280,8 @@ class _Examining:
         self.encoder.encode_into(X, good.columns, good.places(self.faults.source), self.faults)
         self.labels.take(good, self.faults)
         self._watch(X, good.columns)
-        for f in self._bounded:
+        outside = {fault.column for fault in self.faults.all() if fault.kind == OUTSIDE}
+        for f in (f for f in self._bounded if f.name in outside):
             for cell, count in Counter(good.columns.get(f.name, ())).items():
                 value = number_of(cell)[0]
                 if value in CODES and not float(f.min or 0) <= value <= float(f.max or 0):

@@ -11,6 +11,7 @@ import pytest
 import zmq
 from zmq.utils import z85
 
+from masquerade.cli.join import _agree, _Paths
 from masquerade.draft import PLACEHOLDER, Draft, throwaway_key
 from masquerade.inviting import Inviting, completed
 from masquerade.joining import Answers, Joining, in_ten_lines
@@ -21,6 +22,7 @@ from masquerade_core.errors import BadInput, CannotConnect, RefusedLocally
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.approvals import Approval, Compared, all_approvals, record_approval
 from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.new_keys import make_keys
 from masquerade_host.store.state import StateFolder
 from masquerade_host.transport.interface import harden
 from masquerade_protocols import protocol_of
@@ -284,6 +286,23 @@ def test_a_machine_without_a_budget_is_asked_for_one_and_only_then(tmp_path: Pat
     with closing(Ledger.open(StateFolder(tmp_path))) as ledger:
         assert ledger.account("default").epsilon == 10
     site.budget(site.guest.agreed, Answers(), "a test")  # nothing is asked
+
+
+def test_records_that_look_like_a_mistake_are_refused_before_anybody_is_called(tmp_path: Path) -> None:
+    study, key, data, said = tmp_path / "s.toml", tmp_path / "p1.key", tmp_path / "records.csv", list[str]()
+    room = Room()
+    room.keys["p1"] = make_keys(key)
+    site = joined(room, tmp_path, said.append, never)
+    room.guests["p1"] = site.guest
+    room.go()
+    study.write_text(site.guest.text)
+    name = site.guest.agreed.label.name
+    good = {f.name: "0" if f.levels is None else f.levels[0] for f in site.guest.agreed.features} | {name: "other"}
+    data.write_text(",".join(good) + "\n" + f"{','.join(good.values())}\n" * 500)
+    paths = _Paths(study, str(data), key, tmp_path, ())
+    with raises(BadInput, "looks_like_a_mistake", "records.csv"):
+        _agree(site, site.guest.agreed, Answers(), paths)
+    assert said == []  # not even the code
 
 
 # --- What is told -------------------------------------------------------------------------------------
