@@ -110,12 +110,17 @@ def columns_of(header: Sequence[str], wanted: Iterable[str], otherwise: str) -> 
     picks: dict[str, int] = {}
     signs: list[Sign] = []
     lost: list[str] = []
-    names = list(dict.fromkeys(wanted))
+    names = dict.fromkeys(wanted)
+    places: dict[str, list[int]] = {}
+    others: dict[str, list[int]] = {}  # by what is left of a name without capitals and blanks
+    for i, name in enumerate(header):
+        places.setdefault(name, []).append(i)
+        if name not in names:
+            others.setdefault(loosely(name), []).append(i)
     for name in names:
-        alike = [i for i, other in enumerate(header) if loosely(other) == loosely(name) and other not in names]
-        near = difflib.get_close_matches(name, header, n=1, cutoff=0.75)
-        if (count := header.count(name)) == 1:
-            picks[name] = header.index(name)
+        alike = others.get(loosely(name), [])
+        if (count := len(places.get(name, ()))) == 1:
+            (picks[name],) = places[name]
         elif count > 1:
             says = f"has the column {name!r} twice" if count == 2 else f"has the column {name!r} {count} times"  # noqa: PLR2004
             signs.append(Sign("column_twice", says, "rename or remove one of them"))
@@ -123,7 +128,7 @@ def columns_of(header: Sequence[str], wanted: Iterable[str], otherwise: str) -> 
             picks[name], other = alike[0], header[alike[0]]
             hint = f"did you mean the column {other!r}? Blanks and capitals count: rename it to {name!r}"
             signs.append(Sign("column_alike", f"has no column {name!r}", hint))
-        elif near:
+        elif near := difflib.get_close_matches(name, header, n=1, cutoff=0.75):
             signs.append(Sign("column_near", f"has no column {name!r}", f"did you mean the column {near[0]!r}?"))
         else:
             lost.append(name)

@@ -20,6 +20,7 @@ __all__ = ["ParquetFile", "parquet_source", "text_writer"]
 
 _BATCH = 1 << 16
 _BUFFER = 1 << 18
+_NAMES = "the file's own schema names the columns"
 _AS_TEXT = "dates, binary data and nested values are not read; write such a column as numbers or text"
 
 T = TypeVar("T")
@@ -53,6 +54,9 @@ class ParquetFile:
             pass
         # Some bytes at a time: without a buffer, pyarrow holds a whole group of records beside what comes of it.
         self._file = _sound(lambda: parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False), path.name)
+        self._schema = self._file.schema_arrow  # pyarrow reads it anew whenever it is asked
+        self.names: tuple[str, ...] = tuple(self._schema.names)
+        """The columns' names."""
         self._to_text: dict[str, Callable[[Any], str]] = {}
 
     @property
@@ -61,22 +65,26 @@ class ParquetFile:
         metadata = self._file.metadata
         return tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns' names."""
-        return tuple(self._file.schema_arrow.names)
-
     def find(self, wanted: Sequence[str]) -> None:
         """Check that the wanted columns are there, and hold what can be read."""
-        types, schema = importlib.import_module("pyarrow").types, self._file.schema_arrow
-        picks = find_columns(schema.names, wanted, self.name, "the file's own schema names the columns")
-        self._to_text = {
-            name: text_writer(types, schema.field(i).type, name, self.name, _AS_TEXT) for name, i in picks.items()
-        }
+        picks = find_columns(self.names, wanted, self.name, _NAMES)
+        self._to_text = {name: self._writer(i) for name, i in picks.items()}
+
+    def refused(self, place: int) -> Sign | None:
+        """Return what is wrong with the type of the column at this place, if something is."""
+        try:
+            self._writer(place)
+        except BadInput as error:
+            return Sign("column_type", error.message.removeprefix(f"{self.name}: "), error.hint)
+        return None
+
+    def _writer(self, place: int) -> Callable[[Any], str]:
+        types = importlib.import_module("pyarrow").types
+        return text_writer(types, self._schema.field(place).type, self.names[place], self.name, _AS_TEXT)
 
     def type_of(self, name: str) -> Any:
         """Return the Arrow type of a column."""
-        return self._file.schema_arrow.field(name).type
+        return self._schema.field(name).type
 
     def column(self, name: str, group: int) -> Any:
         """Return a column of a group of records, as one Arrow array."""
@@ -143,13 +151,10 @@ def text_writer(types: Any, kind: Any, name: str, source: str, otherwise: str) -
 
 def parquet_source(file: ParquetFile, numbers: Sequence[str], others: Sequence[str], *, most: int) -> Source:
     """Return a file's wanted columns, block by block; a group with more than ``most`` records is cut into several."""
-    picks, signs = columns_of(file.names, (*numbers, *others), "the file's own schema names the columns")
-    for name in list(picks):
-        try:
-            file.find([file.names[picks[name]]])
-        except BadInput as error:
-            says = error.message.removeprefix(f"{file.name}: ")
-            signs.append(Sign("column_type", says, error.hint))
+    picks, signs = columns_of(file.names, (*numbers, *others), _NAMES)
+    for name, place in list(picks.items()):
+        if (sign := file.refused(place)) is not None:
+            signs.append(sign)
             del picks[name]
     signs = [replace(sign, final=not picks) for sign in signs]
     numbers, others = ([name for name in some if name in picks] for some in (numbers, others))
