@@ -391,9 +391,12 @@ _FILL = (
 _WORD = "it is a word for a missing value, such as '?' or 'NA'"
 _TEXT = "holds text where the study has a number"
 _LEVEL = "has a value that is not one of the study's levels"
-_LEVELS = "the levels of {name} are {range}; blanks and capitals count"
+_COUNT = (
+    "; blanks and capitals count"  # in a study with ``matching = "exact"``, or where two levels differ in these alone
+)
+_LEVELS = "the levels of {name} are {range}"
 _CLASS = "the label {name} is not one of the study's classes"
-_CLASSES = "the classes are {range}; blanks and capitals count"
+_CLASSES = "the classes are {range}"
 
 # --- Numbers ---------------------------------------------------------------------------
 
@@ -450,18 +453,20 @@ STRANGE = Kind(
 LEVEL = Kind("level", _LEVEL, hint=_LEVELS, rename="?=?")
 LEVEL_EMPTY = Kind("level_empty", _LEVEL, "the cell is empty", f"{_LEVELS}; {_FILL}")
 LEVEL_WORD = Kind("level_missing_word", _LEVEL, _WORD, LEVEL_EMPTY.hint)
-LEVEL_ALIKE = Kind("level_alike", _LEVEL, "it differs from a level in capitals or blanks alone", _LEVELS)
+LEVEL_ALIKE = Kind("level_alike", _LEVEL, "it differs from a level in capitals or blanks alone", _LEVELS + _COUNT)
 LEVEL_MATCHED = Kind("level_matched", "has a level in other capitals or with blanks around it")
 LEVEL_FORM = Kind("level_form", _LEVEL, "it is a level's number in another form, as 1.0 is of 1", _LEVELS, "?=?")
 
 LABEL_EMPTY = Kind("label_empty", "the label {name} is empty", hint="leave records without a label out")
 CLASS = Kind("class", _CLASS, hint=_CLASSES, rename="?=?")
 CLASS_EMPTY = Kind("label_empty", _CLASS, "the cell is empty", hint=LABEL_EMPTY.hint)
-CLASS_ALIKE = Kind("class_alike", _CLASS, "it differs from a class in capitals or blanks alone", _CLASSES)
+CLASS_ALIKE = Kind("class_alike", _CLASS, "it differs from a class in capitals or blanks alone", _CLASSES + _COUNT)
 LABEL_MATCHED = Kind("label_matched", "the label {name} has other capitals or blanks around it")
-_TWO = "one value must be {range} and all others must be equal; blanks and capitals count"
+_TWO = "one value must be {range} and all others must be equal"
 THIRD = Kind("label_third", "the label {name} has more than two different values", hint=_TWO)
-THIRD_ALIKE = Kind("label_alike", THIRD.says, "it differs from another value in capitals or blanks alone", _TWO)
+THIRD_ALIKE = Kind(
+    "label_alike", THIRD.says, "it differs from another value in capitals or blanks alone", _TWO + _COUNT
+)
 
 MISSING = frozenset({EMPTY, WORD, LEVEL_EMPTY, LEVEL_WORD})
 """The kinds that the feature's public ``missing`` value fills, where it has one."""

@@ -570,7 +570,7 @@ def labels_of(study: Study, *, strict: bool = False, clamps: bool | None = None,
 
 
 def _two(allowed: str) -> str:
-    return f"one value must be {allowed} and all others must be equal; blanks and capitals count"
+    return f"one value must be {allowed} and all others must be equal"
 
 
 # --- Schema ----------------------------------------------------------------------
