@@ -22,7 +22,7 @@ demo: $(RUN) ## Charlie and five parties as processes on this machine (ARGS="--p
 	@$(BIN)/masquerade demo $(ARGS)
 
 test: $(TEST) ## unit, property and vector tests (ARGS="-k name")
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not alone" $(ARGS)
 
 test-extras: $(DEV) ## tests that need optional engines, heavy libraries or a browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/extras $(ARGS)
@@ -30,8 +30,8 @@ test-extras: $(DEV) ## tests that need optional engines, heavy libraries or a br
 test-system: $(TEST) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not alone" tests/system tests/kills $(ARGS)
 
-test-timing: $(TEST) ## system tests that measure time, one after the other; nothing else should run meanwhile
-	$(BIN)/python -m pytest -m alone tests/system $(ARGS)
+test-timing: $(TEST) ## tests that measure time, one after the other; nothing else should run meanwhile
+	$(BIN)/python -m pytest -m alone tests/system tests/unit/protocols/blocks $(ARGS)
 
 mutants: $(DEV) ## plants bugs in a copy of the program; the tests must show each (ARGS="--jobs 2 drawn")
 	$(BIN)/python -m tests.mutants $(ARGS)

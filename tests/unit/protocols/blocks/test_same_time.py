@@ -198,6 +198,7 @@ class _Branching(CheckKey):
         return [sum(value << 16 * place for place, value in enumerate(row)) for row in rows]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("above", [_all_above(38, LONG), _one_above(38, LONG)])
 def test_the_path_before_told_them_apart(
     sums: ms.MaskedPartySums, above: Draw, monkeypatch: pytest.MonkeyPatch
@@ -245,6 +246,7 @@ def test_times_do_not_tell_which_gradients_are_cut_or_which_margins_are_large() 
         assert right <= MOST, loss
 
 
+@pytest.mark.alone
 def test_a_slope_that_is_computed_only_where_it_changes_tells_large_margins(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control. A power of u, as it was, tells them on some processors only; here the work is done eight times."""
 
