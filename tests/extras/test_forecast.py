@@ -19,6 +19,8 @@ from masquerade_core.study import Study
 from masquerade_lab.reproduce.dp_whitened import draw_shares, learn_in_clear, study_of
 from tests.pages import Page
 
+pytestmark = pytest.mark.timeout(1800)  # some 1,000 runs, which several processes may make at once on a busy machine
+
 SEEDS, EPSILONS, DELTA = 20, (0.1, 0.2, 0.5, 1.0, 3.0), 1e-5
 PAGE = Page("docs/expectation.md")
 FEWEST = 20.0  # s from which a model errs less than always the same answer even if the columns tell little
