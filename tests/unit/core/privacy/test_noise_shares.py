@@ -21,11 +21,11 @@ def test_as_many_gaussian_shares_as_are_honest_have_the_sigma_asked_for(honest: 
     sigma = Fraction(40)
     share = gaussian_share_sigma(sigma, honest)
     assert 0 <= honest * share**2 - sigma**2 - 9 < Fraction(1, 1000)
-    shares = np.array([discrete_gaussian(SimulationRng(23, str(i)), share, 5_000) for i in range(honest)])
+    shares = np.array([discrete_gaussian(SimulationRng(23, str(i)), share, 20_000) for i in range(honest)])
     total = shares.sum(axis=0)
-    assert stats.norm.cdf(abs(total.mean()) / (40 / np.sqrt(5_000))) < 1 - P_ACCEPT
+    assert stats.norm.cdf(abs(total.mean()) / (40 / np.sqrt(20_000))) < 1 - P_ACCEPT
     for factor, accept in ((1.0, True), (0.7, False), (1.3, False)):  # spread over each step of the grid
-        p = stats.kstest(total + np.random.default_rng(1).random(5_000) - 0.5, stats.norm(scale=40.1 * factor).cdf)
+        p = stats.kstest(total + np.random.default_rng(1).random(20_000) - 0.5, stats.norm(scale=40.1 * factor).cdf)
         assert p.pvalue > P_ACCEPT if accept else p.pvalue < P_REJECT
 
 
