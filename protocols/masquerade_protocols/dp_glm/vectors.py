@@ -35,7 +35,7 @@ from masquerade_protocols.dp_glm.public import BREADS, MEAT, RESIDUALS, SCORES, 
 
 __all__ = ["bounded", "contribution", "location", "moments", "spread", "step"]
 
-_ROWS = 4096  # records at a time: a copy of all vectors would be larger than all records
+_ROWS = 512  # records at a time: their vectors stay in the processor's cache
 
 _Floats = NDArray[np.float64]
 _Integers = NDArray[np.int64]
@@ -63,7 +63,8 @@ class _Sum:
         with np.errstate(all="ignore"):
             rows = self.rows(bounded(X[part], self.columns), np.clip(y[part], -1, 1))
         rows[~np.isfinite(rows).all(axis=1)] = 0
-        total: _Integers = np.rint(rows * self.scale).astype(np.int64).sum(axis=0)
+        rows *= self.scale
+        total: _Integers = np.rint(rows, out=rows).astype(np.int64).sum(axis=0)
         return total
 
 
@@ -92,7 +93,7 @@ def location(columns: Columns, *, linear: bool) -> Rows:
 def _location(u: _Floats, y: _Floats, columns: Columns, linear: bool) -> _Floats:
     v = np.column_stack([u, y if linear else (y + 1) / 2])
     numbers = [*columns.numbers, *([columns.p] if linear else [])]
-    return np.column_stack([v / sqrt(SQUARES), v[:, numbers] ** 2])
+    return _beside(v / sqrt(SQUARES), v[:, numbers] ** 2)
 
 
 def spread(columns: Columns, at: Location, *, linear: bool) -> Rows:
@@ -104,7 +105,7 @@ def _spread(u: _Floats, y: _Floats, columns: Columns, at: Location, linear: bool
     v = np.column_stack([u, y]) if linear else u.copy()
     numbers = [*columns.numbers, *([columns.p] if linear else [])]
     v[:, numbers] = np.clip((v[:, numbers] - at.m) / at.r, -1, 1)
-    return np.column_stack([v / sqrt(SQUARES), v[:, numbers] ** 2])
+    return _beside(v / sqrt(SQUARES), v[:, numbers] ** 2)
 
 
 def moments(place: Located, *, linear: bool) -> Rows:
@@ -118,7 +119,7 @@ def _moments(u: _Floats, y: _Floats, place: Located, linear: bool) -> _Floats:
         c = np.clip((y - place.yb) / place.sy / 3, -1, 1)
     else:
         c = ((y + 1) / 2 - place.yb) / max(place.yb, 1 - place.yb)
-    return np.column_stack([*_matrix(z, np.ones(len(z))), z * c[:, None], *([c * c] if linear else [])])
+    return _beside(*_matrix(z), z * c[:, None], *([c * c] if linear else []))
 
 
 def _cut(z: _Floats) -> _Floats:
@@ -127,11 +128,16 @@ def _cut(z: _Floats) -> _Floats:
     return rows
 
 
-def _matrix(x: _Floats, weights: _Floats) -> tuple[_Floats, _Floats]:
-    """Return the products j < k of each row by itself, by rows, and its squares, times the row's weight."""
-    first, second = np.triu_indices(x.shape[1], 1)
-    weighted = x * weights[:, None]
-    return weighted[:, first] * x[:, second], weighted * x
+def _matrix(x: _Floats) -> tuple[_Floats, _Floats]:
+    """Return the products j < k of each row by itself, by rows, and its squares."""
+    columns = np.ascontiguousarray(x.T)
+    products = [columns[j] * columns[j + 1 :] for j in range(len(columns))]
+    return np.concatenate(products).T, x * x
+
+
+def _beside(*parts: _Floats) -> _Floats:
+    """Return matrices, or vectors as columns, side by side; each column is contiguous, so that it is added up fast."""
+    return np.concatenate([part.T if part.ndim > 1 else part[None] for part in parts]).T
 
 
 def step(design: Design, point: Point, number: int) -> Rows:
@@ -166,11 +172,11 @@ def _step(u: _Floats, y: _Floats, design: Design, point: Point, number: int) -> 
         if point.K is not None:
             counts.append(sqrt(SHARE) * e**2)
             counts += [sqrt(SHARE) * (bread == 0)] if number == 3 else []  # noqa: PLR2004
-    products, diagonal = _matrix(x, np.ones(len(x)))
-    return np.column_stack([
+    products, diagonal = _matrix(x)
+    return _beside(
         products * hessian[:, None], products * meat[:, None],
         x * q[:, None], diagonal * hessian[:, None], diagonal * meat[:, None], *counts,
-    ])  # fmt: skip
+    )  # fmt: skip
 
 
 def _one_hot(values: _Floats, edges: tuple[float, ...]) -> _Floats:
