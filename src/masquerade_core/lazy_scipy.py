@@ -1,7 +1,7 @@
-"""Special functions of scipy, loaded when the first of them is called.
+"""Functions of scipy, loaded when the first of them is called.
 
 ``scipy.special`` takes a fifth of a second and 27 MB of memory, for what it brings along. Many processes never call a
-function of it: :mod:`masquerade_core.privacy.numbers` has what a default party needs.
+function of it: :mod:`masquerade_core.privacy.numbers` has what a default party needs. ``scipy.optimize`` takes more.
 """
 
 from collections.abc import Callable
@@ -9,21 +9,21 @@ from importlib import import_module
 from typing import Any
 
 __all__ = [
-    "betainc", "chdtri", "expit", "gammainc", "gammainccinv", "gammaln", "lambertw", "logsumexp", "ndtr", "ndtri",
-    "softmax",
+    "betainc", "chdtri", "expit", "gammainc", "gammainccinv", "gammaln", "lambertw", "logsumexp", "minimize",
+    "ndtr", "ndtri", "softmax",
 ]  # fmt: skip
 
 
-def _late(name: str) -> Callable[..., Any]:
+def _late(name: str, module: str = "scipy.special") -> Callable[..., Any]:
     found: list[Callable[..., Any]] = []
 
     def call(*values: Any, **named: Any) -> Any:
         if not found:
-            found.append(getattr(import_module("scipy.special"), name))
+            found.append(getattr(import_module(module), name))
         return found[0](*values, **named)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"Return ``scipy.special.{name}`` of these values."
+    call.__doc__ = f"Return ``{module}.{name}`` of these values."
     return call
 
 
@@ -35,6 +35,7 @@ gammainccinv = _late("gammainccinv")
 gammaln = _late("gammaln")
 lambertw = _late("lambertw")
 logsumexp = _late("logsumexp")
+minimize = _late("minimize", "scipy.optimize")
 ndtr = _late("ndtr")
 ndtri = _late("ndtri")
 softmax = _late("softmax")

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
+from masquerade_core.lazy_scipy import minimize
 from masquerade_core.learning.losses import Loss, loss_of, objective_gradient
 
 __all__ = [
     "LEAST_REGULARIZATION",
     "TOLERANCE",
     "Sums",
+    "approach",
     "check_regularization",
     "error_rate",
     "fit",
@@ -34,6 +36,8 @@ LEAST_REGULARIZATION = 1e-10
 TOLERANCE = 1e-9
 """The largest norm of the gradient at a classifier that may be used."""
 
+_FEW = 48  # up to so many coordinates, Newton's steps alone take less time than L-BFGS and they do
+_MEMORY = 20  # earlier steps from which L-BFGS guesses the second derivatives
 _MAX_STEPS = 200
 _ARMIJO = 1e-4
 _ROUNDING = 1e-14  # where J is about 1, smaller differences of J are rounding errors
@@ -58,8 +62,9 @@ def fit(
 ) -> _Array:
     """Minimise J(w) = (1/n) sum phi(y w.x) + (Lambda/2) ||w||^2, perturbed by linear.w + (extra/2) ||w||^2.
 
-    With weights, the mean is (1/n) sum weights_i phi(y_i w.x_i). The method is Newton's with backtracking. J is
-    strongly convex, so the minimiser is unique, and the result does not depend on the path of the iteration.
+    With weights, the mean is (1/n) sum weights_i phi(y_i w.x_i). Where there are many coordinates, L-BFGS comes near
+    (:func:`approach`). Newton's method with backtracking takes the steps that are left, often none. J is strongly
+    convex, so the minimiser is unique, and the result does not depend on the path of the iteration.
 
     Parameters
     ----------
@@ -158,6 +163,8 @@ def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear:
         return (value, gradient) if linear is None else (value + float(linear @ w), gradient + linear)
 
     w = start.w
+    if len(w) > _FEW:
+        w = approach(first_order, w, len(w))
     value, gradient = first_order(w)
     for _ in range(_MAX_STEPS):
         if np.linalg.norm(gradient) <= TOLERANCE:
@@ -175,6 +182,43 @@ def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear:
             step /= 2
         w, value, gradient = w + step * direction, new, new_gradient
     raise not_precise(Lambda)
+
+
+def approach(first_order: Callable[[_Array], tuple[float, _Array]], start: _Array, steps: int) -> _Array:
+    """Return a point where the gradient's norm is about ``TOLERANCE``, or as near to it as L-BFGS comes.
+
+    Nothing rests on it: the caller checks the gradient there, and goes on by Newton's method.
+
+    Parameters
+    ----------
+    first_order : callable
+        w -> (value, gradient) of a strongly convex function.
+    start : ndarray, shape (d,)
+    steps : int
+        How many steps at most: d of them take about as long as two of Newton's with its d by d matrix.
+    """
+
+    def watched(w: _Array) -> tuple[float, _Array]:
+        value, gradient = first_order(w)
+        if np.linalg.norm(gradient) <= TOLERANCE / 2:
+            raise _Near(w.copy())
+        return value, gradient
+
+    options = {"maxiter": steps, "gtol": 0.0, "ftol": 0.0, "maxcor": _MEMORY}
+    with np.errstate(all="ignore"):
+        try:
+            found: _Array = minimize(watched, start, jac=True, method="L-BFGS-B", options=options).x
+        except _Near as near:
+            return near.w
+    return found if np.isfinite(found).all() else start
+
+
+class _Near(Exception):
+    """No error: it ends L-BFGS where the gradient is short enough."""
+
+    def __init__(self, w: _Array) -> None:
+        super().__init__()
+        self.w = w
 
 
 def not_precise(Lambda: float) -> RunFailed:

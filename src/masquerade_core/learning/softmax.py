@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.lazy_scipy import logsumexp, softmax
-from masquerade_core.learning.erm import TOLERANCE, not_precise
+from masquerade_core.learning.erm import TOLERANCE, approach, not_precise
 
 __all__ = [
     "class_error_rate",
@@ -22,6 +22,8 @@ __all__ = [
     "softmax_probabilities",
 ]
 
+_FEW = 64  # up to so many unknowns, Newton's steps alone take less time than L-BFGS and they do
+_MAX_QUICK_STEPS = 300  # of L-BFGS
 _MAX_STEPS = 200
 _ARMIJO = 1e-4
 _ROUNDING = 1e-14  # where R is about 1, smaller differences of R are rounding errors
@@ -77,7 +79,7 @@ def softmax_gradient(W: _Array, X: _Array, targets: _Array, Lambda: float) -> _A
 def fit_softmax(X: _Array, targets: _Targets, Lambda: float, *, classes: int | None = None) -> _Array:
     """Minimise R(W), the regularised softmax risk of :func:`softmax_objective`.
 
-    The method is Newton's with backtracking, as in :func:`masquerade_core.learning.erm.fit`. R is strongly convex, so
+    The method is that of :func:`masquerade_core.learning.erm.fit`. R is strongly convex, so
     the minimiser is unique. The rows of the minimiser add up to 0 and lie in the span of the records. If there are
     fewer than d records, Newton's method works in that span.
 
@@ -134,6 +136,18 @@ def fit_softmax(X: _Array, targets: _Targets, Lambda: float, *, classes: int | N
 def _newton(X: _Array, T: _Array, Lambda: float) -> _Array:
     """Return the minimiser, or the last point that was reached; the caller checks the gradient there."""
     W: _Array = np.zeros((T.shape[1], X.shape[1]))
+
+    def first_order(w: _Array) -> tuple[float, _Array]:
+        W = w.reshape(T.shape[1], -1)
+        scores = X @ W.T
+        scores -= scores.max(axis=1, keepdims=True)
+        P = np.exp(scores)
+        total = P.sum(axis=1, keepdims=True)
+        value = (np.log(total).sum() - (T * scores).sum()) / len(X) + 0.5 * Lambda * (w @ w)
+        return float(value), ((P / total - T).T @ X / len(X) + Lambda * W).ravel()
+
+    if W.size > _FEW:
+        W = approach(first_order, W.ravel(), _MAX_QUICK_STEPS).reshape(W.shape)
     value = softmax_objective(W, X, T, Lambda)
     for _ in range(_MAX_STEPS):
         P = softmax_probabilities(X, W)

@@ -12,6 +12,7 @@ from masquerade_core.learning import erm
 from masquerade_core.learning.erm import (
     LEAST_REGULARIZATION,
     TOLERANCE,
+    Sums,
     check_regularization,
     error_rate,
     fit,
@@ -94,6 +95,41 @@ def test_at_the_least_lambda_that_a_study_may_have_no_records_stop_a_party() -> 
         except (RunFailed, np.linalg.LinAlgError):
             failed += 1
     assert 0 < failed < len([*_extreme_records()])
+
+
+@pytest.mark.parametrize("Lambda", [1e-2, 1e-6, 1e-10])
+@pytest.mark.parametrize("noise", [0.0, 1e3])
+def test_where_quasi_newton_steps_come_near_or_not_the_gradient_is_within_the_tolerance(
+    Lambda: float, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((80, 60)) / 60**0.5 / 2
+    y, linear = np.sign(X[:, 0]), noise * rng.standard_normal(60)
+    w = fit(X, y, Lambda, linear=linear)
+    assert gradient_norm(w, X, y, Lambda, linear=linear) <= TOLERANCE
+    monkeypatch.setattr(erm, "approach", lambda _, start, steps: start + 1.0)  # nowhere near
+    other = fit(X, y, Lambda, linear=linear)
+    assert gradient_norm(other, X, y, Lambda, linear=linear) <= TOLERANCE
+    assert np.linalg.norm(w - other) <= 2 * TOLERANCE / Lambda
+
+
+def test_with_many_coordinates_no_matrix_of_second_derivatives_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would cost ten times what scikit-learn's fit does."""
+    rng, made, sums = np.random.default_rng(6), list[bool](), Sums.__call__
+    X = rng.standard_normal((300, 100)) / 20
+    y = np.where(rng.random(300) < 0.5, 1.0, -1.0)
+
+    def counted(own: Sums, X: _Array, y: _Array) -> _Array:
+        made.append(own.second)
+        return sums(own, X, y)
+
+    monkeypatch.setattr(Sums, "__call__", counted)
+    fit(X, y, 1e-3)
+    assert not any(made)
+    assert 5 < len(made) < 40
+    made.clear()
+    fit(X[:, :20], y, 1e-3)
+    assert any(made)  # with few, Newton's steps cost less
 
 
 def test_twice_the_paper_s_lambda_and_not_once() -> None:

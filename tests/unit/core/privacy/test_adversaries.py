@@ -219,13 +219,12 @@ def test_where_a_party_adds_no_noise_the_others_noise_is_left_as_the_row_says(pr
     study, names = case[0], list(case[0].names)
     quiet, colludes, _ = names
     clean = _run(case, set(names))
-    left, seed = np.array([]), 3
+    left, sd, seed = np.array([]), 0.0, 3
     while len(left) < 300:
         run = _run(case, {quiet}, seed=seed)
         whole = run.first(run.totals) - clean.first(clean.totals)
         left = np.append(left, whole - (run.first(run.given[colludes]) - clean.first(clean.given[colludes])))
-        seed += 1
-    sd = max(run.sds)
+        sd, seed = max(run.sds), seed + 1
 
     def accepted(shares: float) -> bool:
         return bool(1e-6 < stats.chi2(len(left)).cdf(float(left @ left) / (shares * sd**2)) < 1 - 1e-6)
