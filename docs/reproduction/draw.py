@@ -24,6 +24,7 @@ LARGEST = 60_000
 
 PAGES = {
     "bixler-4": "bixler.md",
+    "dp-gd-1": "dp-gd.md",
     "hamm-2016-2": "hamm-2016.md",
     "hamm-2016-3": "hamm-2016.md",
     "hamm-2016-4": "hamm-2016.md",
@@ -46,6 +47,7 @@ DRAWN = {
 """Which panels a page shows, as a pattern of their titles; all where none is given. The command draws all."""
 _LABELS = {
     "bixler": ("alpha", "fraction of plain descent's"),
+    "dp-gd": ("eps", "test error"),
     "hamm": ("1/eps", "test accuracy"),
     "kang-1": ("epsilon", "accuracy"),
     "kang-2": ("u", "accuracy"),
@@ -53,7 +55,7 @@ _LABELS = {
     "pathak": ("eps", "test error"),
     "rajkumar": ("", "test error"),
 }
-_LOGARITHMIC = {"kang-1": "x", "kang-pl": "xy", "hamm": "x", "pathak": "x", "bixler": "xy"}
+_LOGARITHMIC = {"kang-1": "x", "kang-pl": "xy", "hamm": "x", "pathak": "x", "bixler": "xy", "dp-gd": "x"}
 
 _STEPS = "A3: lambda = 0.001, unit rows, eps = 0.5"
 _ALONG = "A4: lambda = 0.001, unit rows: from one eps to the next"
