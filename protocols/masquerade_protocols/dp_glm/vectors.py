@@ -59,13 +59,16 @@ class _Sum:
 
     def _from(self, start: int, X: _Floats, y: _Floats) -> _Integers:
         part = slice(start, start + _ROWS)
-        # Public numbers that overflow a float leave a record without a contribution, which no bound forbids.
         with np.errstate(all="ignore"):
             rows = self.rows(bounded(X[part], self.columns), np.clip(y[part], -1, 1))
-        rows[~np.isfinite(rows).all(axis=1)] = 0
-        rows *= self.scale
-        total: _Integers = np.rint(rows, out=rows).astype(np.int64).sum(axis=0)
-        return total
+            rows *= self.scale
+            total = np.rint(rows, out=rows).sum(axis=0)  # exact: so few integers of less than 2^38 add up in floats
+            if not np.isfinite(total).all():
+                # Public numbers that overflow a float leave a record without a contribution, which no bound forbids.
+                rows[~np.isfinite(rows).all(axis=1)] = 0
+                total = rows.sum(axis=0)
+        whole: _Integers = total.astype(np.int64)
+        return whole
 
 
 def contribution(data: Records, rows: Rows, columns: Columns, scale: float) -> _Integers:
@@ -119,7 +122,7 @@ def _moments(u: _Floats, y: _Floats, place: Located, linear: bool) -> _Floats:
         c = np.clip((y - place.yb) / place.sy / 3, -1, 1)
     else:
         c = ((y + 1) / 2 - place.yb) / max(place.yb, 1 - place.yb)
-    return _beside(*_matrix(z), z * c[:, None], *([c * c] if linear else []))
+    return _beside(*_matrix(z), (z, c), *([c * c] if linear else []))
 
 
 def _cut(z: _Floats) -> _Floats:
@@ -135,9 +138,18 @@ def _matrix(x: _Floats) -> tuple[_Floats, _Floats]:
     return np.concatenate(products).T, x * x
 
 
-def _beside(*parts: _Floats) -> _Floats:
-    """Return matrices, or vectors as columns, side by side; each column is contiguous, so that it is added up fast."""
-    return np.concatenate([part.T if part.ndim > 1 else part[None] for part in parts]).T
+def _beside(*parts: _Floats | tuple[_Floats, _Floats]) -> _Floats:
+    """Return matrices, or vectors as columns, side by side; with a matrix may come a number that each row is taken times.
+
+    Each column is contiguous, so that it is added up fast.
+    """
+    pairs = [part if isinstance(part, tuple) else (part, None) for part in parts]
+    rows = [(matrix.T if matrix.ndim > 1 else matrix[None], times) for matrix, times in pairs]
+    whole, at = np.empty((sum(len(own) for own, _ in rows), rows[0][0].shape[1])), 0
+    for own, times in rows:
+        np.multiply(own, 1 if times is None else times, out=whole[at : at + len(own)])
+        at += len(own)
+    return whole.T
 
 
 def step(design: Design, point: Point, number: int) -> Rows:
@@ -174,8 +186,7 @@ def _step(u: _Floats, y: _Floats, design: Design, point: Point, number: int) -> 
             counts += [sqrt(SHARE) * (bread == 0)] if number == 3 else []  # noqa: PLR2004
     products, diagonal = _matrix(x)
     return _beside(
-        products * hessian[:, None], products * meat[:, None],
-        x * q[:, None], diagonal * hessian[:, None], diagonal * meat[:, None], *counts,
+        (products, hessian), (products, meat), (x, q), (diagonal, hessian), (diagonal, meat), *counts,
     )  # fmt: skip
 
 
