@@ -11,7 +11,7 @@ beside ours.
 import csv
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from masquerade_lab.reproduce.engine.drawing import draw
@@ -25,6 +25,7 @@ LARGEST = 60_000
 PAGES = {
     "bixler-4": "bixler.md",
     "dp-gd-1": "dp-gd.md",
+    "dp-whitened-1": "dp-whitened.md",
     "hamm-2016-2": "hamm-2016.md",
     "hamm-2016-3": "hamm-2016.md",
     "hamm-2016-4": "hamm-2016.md",
@@ -48,6 +49,7 @@ DRAWN = {
 _LABELS = {
     "bixler": ("alpha", "fraction of plain descent's"),
     "dp-gd": ("eps", "test error"),
+    "dp-whitened": ("eps", "test error"),
     "hamm": ("1/eps", "test accuracy"),
     "kang-1": ("epsilon", "accuracy"),
     "kang-2": ("u", "accuracy"),
@@ -55,7 +57,15 @@ _LABELS = {
     "pathak": ("eps", "test error"),
     "rajkumar": ("", "test error"),
 }
-_LOGARITHMIC = {"kang-1": "x", "kang-pl": "xy", "hamm": "x", "pathak": "x", "bixler": "xy", "dp-gd": "x"}
+_LOGARITHMIC = {
+    "kang-1": "x",
+    "kang-pl": "xy",
+    "hamm": "x",
+    "pathak": "x",
+    "bixler": "xy",
+    "dp-gd": "x",
+    "dp-whitened": "x",
+}
 
 _STEPS = "A3: lambda = 0.001, unit rows, eps = 0.5"
 _ALONG = "A4: lambda = 0.001, unit rows: from one eps to the next"
@@ -376,10 +386,98 @@ def filled(stem: str, page: str) -> str:
     page = "".join(
         _TABLE.sub(anew, part) if part.startswith(f"<!-- tables {stem} -->") or not marked else part for part in parts
     )
+    for mark, lines in _marked(stem):
+        page = _between(f"<!-- {mark} -->", lines, page)
+    return page
+
+
+def _marked(stem: str) -> Iterator[tuple[str, str]]:
+    """Yield the tables that stand between a mark and an end, with their marks."""
     for name in GRIDS:
         if (lines := grid(stem, name)).count("\n") > 1:
-            page = _between(f"<!-- grid {name} -->", lines, page)
-    return _between(f"<!-- beside {stem} -->", beside(stem), page) if stem in BESIDE else page
+            yield f"grid {name}", lines
+    if stem.startswith("dp-whitened"):
+        yield from ((f"by epsilon {name}", lines) for name, lines in by_epsilon(stem).items())
+    if stem in BESIDE:
+        yield f"beside {stem}", beside(stem)
+
+
+# --- dp-whitened: a column for each epsilon ---------------------------------------------------------------------
+
+_EPSILONS = ("0.1", "0.2", "0.5", "1.0", "3.0")
+_METHODS = ("AMP", "objective perturbation", "AdaSSP")
+_SET = re.compile(r"(?P<set>[^,]+), N = (?P<N>[\d,]+), d = (?P<d>\d+), delta = (?P<delta>\S+): (?P<what>.+)")
+
+
+def _short(value: float, digits: int) -> str:
+    """Return a number without a 0 before its point."""
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{digits}f}")
+
+
+def _percent(row: Row) -> str:
+    """Return an error in percent, and its standard error with a digit that is not 0."""
+    error = 100 * (row.error or 0)
+    return f"{100 * row.value:.1f}" + (f" ({_short(error, 2 if error < 0.095 else 1)})" if row.error else "")  # noqa: PLR2004
+
+
+def _banded(row: Row, times: float, digits: int) -> str:
+    """Return what was reached with its band in brackets; nothing where there is no band."""
+    if row.low is None and row.high is None:
+        return ""
+    low, high = (None if end is None else _short(times * end, digits) for end in (row.low, row.high))
+    band = f"{low} to {high}" if low and high else f">= {low}" if low else f"<= {high}"
+    return f"{_short(times * row.value, digits)} ({band})"
+
+
+def by_epsilon(stem: str) -> dict[str, str]:
+    """Return the tables of dp-whitened's page: what is reached, slopes, bands, and differences."""
+    found: dict[tuple[str, str], dict[str, Row]] = {}
+    heads: dict[str, re.Match[str]] = {}
+    for row in stored(stem):
+        head = _SET.fullmatch(row.table)
+        title, what = (head["set"], head["what"]) if head else row.table.rpartition(", ")[::2]
+        if head:
+            heads[title] = head
+        found.setdefault((title, what), {})[row.name] = row
+    columns = " | ".join(eps.removesuffix(".0").removeprefix("0") for eps in _EPSILONS)
+    top = f"| | eps = {columns} |\n|-|{'-:|' * 5}"
+    two = f"| | eps = {columns} |\n|-|-|{'-:|' * 5}"
+    reached = [f"| error % (standard error) / AUC {two}"]
+    slopes, bands, less = [f"| calibration slope, median (least to largest) {top}"], [f"| reached (band) {top}"], []
+    less.append(f"| dp-whitened's error less that of {two}")
+    for title, head in heads.items():
+        errors, aucs, beside = found[title, "error"], found[title, "AUC"], found[title, "beside it"]
+        names = [f"eps = {eps}" for eps in _EPSILONS]
+        delta = head["delta"].replace("e-0", "e-")
+        majority, free = beside["majority"], beside["no privacy"]
+        said = f"majority {100 * majority.value:.1f}, no privacy {100 * free.value:.1f} / {free.note[5:]}"
+        first = f"**{title}**, N = {head['N']}, d = {head['d']}, delta = {delta}; {said.replace('0.', '.')}"
+        own = " | ".join(f"**{_percent(errors[n])} / {_short(aucs[n].value, 3)}**" for n in names)
+        reached.append(f"| {first} | dp-whitened | {own} |")
+        for method in _METHODS:
+            rows = [beside[f"{method}, {name}"] for name in names]
+            cells = " | ".join(f"{_percent(row)} / {row.note[5:].removeprefix('0')}" for row in rows)
+            reached.append(f"| | {method} | {cells} |")
+        measured = [found[title, "calibration slope, median"].get(name) for name in names]
+        shown = [f"{row.value:.2f} ({row.note.partition(', ')[2]})" if row else "" for row in measured]
+        bold = [
+            f"**{cell}**" if row and row.high is not None else cell for row, cell in zip(measured, shown, strict=True)
+        ]
+        slopes.append(f"| {title} | {' | '.join(bold)} |")
+        bands.append(f"| {title}, error % | {' | '.join(_banded(errors[name], 100, 1) for name in names)} |")
+        if any(aucs[name].low is not None for name in names):
+            bands.append(f"| {title}, AUC | {' | '.join(_banded(aucs[name], 1, 3) for name in names)} |")
+        bands.append(f"| {title}, s | {' | '.join(errors[name].note[4:] for name in names)} |")
+        apart = found.get((title, "s >= 40: error less that of"), {})
+        for number, method in enumerate(("majority", "AMP", "objective perturbation")):
+            rows = [apart.get(f"{method}, {name}") for name in names]
+            cells = " | ".join(f"{100 * row.value:+.1f}" if row else "" for row in rows)
+            less.append(f"| {'' if number else title} | {method} | {cells} |")
+    return {name: "\n".join(lines) for name, lines in zip(_TABLES, (reached, slopes, bands, less), strict=True)}
+
+
+_TABLES = ("what is reached", "slopes", "bands", "differences")
+"""Tables between ``<!-- by epsilon NAME -->`` and ``<!-- end -->``."""
 
 
 def _between(begin: str, lines: str, page: str) -> str:

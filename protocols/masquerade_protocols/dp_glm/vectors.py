@@ -139,7 +139,7 @@ def _matrix(x: _Floats) -> tuple[_Floats, _Floats]:
 
 
 def _beside(*parts: _Floats | tuple[_Floats, _Floats]) -> _Floats:
-    """Return matrices, or vectors as columns, side by side; with a matrix may come a number that each row is taken times.
+    """Return matrices, or vectors as columns, side by side; a pair has a matrix and a factor for each row.
 
     Each column is contiguous, so that it is added up fast.
     """
