@@ -2,8 +2,8 @@
 
 A file is read block by block. Only a record with a fault is read cell by cell. From then on reading goes on for the
 sake of the error alone, which says all faults of the file. It names columns and places. Errors end in logs, so they
-never show a cell or the number of records. Records of one class are read like all others: whether a party takes part must not
-tell what its records say.
+never show a cell or the number of records. Records of one class are read like all others: whether a party takes part
+must not tell what its records say.
 """
 
 from collections.abc import Iterable, Mapping
