@@ -68,7 +68,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True, coding:
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
     labels = labels_of(study)
-    X, repaired = _read(path, Encoder.from_study(study, coding), labels)
+    X, repaired = _read(path, Encoder.from_study(study, coding), labels, most=study.max_records if need_label else None)
     made = Covariates if coding == "treatment" else Dataset
     dataset = made(X, labels.finish(), study.classes, repaired + labels.repaired)
     if need_label:
@@ -90,7 +90,7 @@ def stream_csv(path: Path | str, study: Study, folder: Path | str, coding: Codin
 
     labels = labels_of(study)
     with Room(folder, coding) as room:
-        _, repaired = _read(path, Encoder.from_study(study, coding), labels, room)
+        _, repaired = _read(path, Encoder.from_study(study, coding), labels, room, study.max_records)
         y = labels.numbers()
         check_size(len(y), study, data_at(path).name)
         return room.records(y, study.classes, repaired + labels.repaired)
@@ -119,9 +119,16 @@ def records_of(
 
 
 def _read(
-    path: Path | str, encoder: Encoder, labels: Labels | None, room: "Room | None" = None
+    path: Path | str,
+    encoder: Encoder,
+    labels: Labels | None,
+    room: "Room | None" = None,
+    most: int | None = None,
 ) -> tuple[NDArray[np.float64], Repaired]:
-    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
+    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block.
+
+    Where there are more than ``most``, it returns some more than that, and the caller refuses them.
+    """
     source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp", small=room is not None)
     faults = Faults(source.name, source.unit, signs=list(source.signs))
     if any(sign.final for sign in source.signs):
@@ -136,6 +143,8 @@ def _read(
         if room is not None:
             room.filled(reading.n)
         reading.take(block)
+        if most is not None and reading.n > most:
+            break
     if room is not None:
         room.filled(reading.n)
     if labels is not None:
