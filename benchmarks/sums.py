@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.measure import COORDINATES, KEY_BITS
 from benchmarks.meter import MeteredSeat, MeteredTable, ordinary
+from masquerade_core.crypto.masks import as_integers
 from masquerade_core.crypto.paillier import PublicKey, SecretKey, draw_primes
 from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.data.schema import Dataset
@@ -148,7 +149,7 @@ async def adding(
     total: tuple[int, ...] = ()
     for t in range(rounds):
         await seat.release(f"round {t}", 1e-6, 0.0)
-        total = await sums.open_sum(layout, vector, t.to_bytes(4, "big"))
+        total = as_integers(await sums.open_sum(layout, vector, t.to_bytes(4, "big")))
         times.append(clock())
     await sums.close()
     return tuple(times), total

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from masquerade_core.crypto.masks import Words, tagged_hash
+from masquerade_core.crypto.masks import Words, as_integers, tagged_hash
 from masquerade_core.crypto.pair_keys import End
 from masquerade_core.crypto.shamir import SHARE_BYTES, join_shares
 from masquerade_core.errors import MasqueradeError, SumRefused
@@ -98,7 +98,7 @@ class DoubleSums:
         try:
             for t in range(self.rounds):
                 got = await sums.open_sum(self.layout, self.vectors[seat.me][t], f"{t}".encode(), again)
-                self.accepted[seat.me].append(got)
+                self.accepted[seat.me].append(as_integers(got))
         except MasqueradeError as error:
             self.errors[seat.me] = error
 
@@ -108,7 +108,7 @@ class DoubleSums:
         if charlie is not None:
             return await charlie(self, seat)
         for _ in range(self.rounds):
-            self.told.append(await self.charlie.open_sum(self.layout, again=not self.exact))
+            self.told.append(as_integers(await self.charlie.open_sum(self.layout, again=not self.exact)))
         return None
 
     def added(self, t: int, without: tuple[str, ...] = ()) -> tuple[int, ...]:
@@ -182,7 +182,7 @@ class Pool:
         total = layout.add(layout.read(self.contributions[name].words) for name in group)
         raw, _ = layout.masked(total, 0, masks)
         try:
-            return layout.decode(layout.read(raw), len(group))
+            return as_integers(layout.decode(layout.read(raw), len(group)))
         except SumRefused:
             return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from masquerade_core.crypto.masks import Words
+from masquerade_core.crypto.masks import Words, as_integers
 from masquerade_core.errors import MasqueradeError, RunFailed
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
@@ -115,7 +115,7 @@ class RetriedSums:
         try:
             for t in range(self.rounds):
                 got = await sums.open_sum(self.layout, made(t), self.bound_to(t), partial(made_again, t))
-                self.accepted[seat.me].append(got)
+                self.accepted[seat.me].append(as_integers(got))
         except MasqueradeError as error:
             self.errors[seat.me] = error
 
@@ -158,6 +158,6 @@ class RetriedSums:
         """The sum that Charlie reads from these contributions; None if it is no sum."""
         held = list(contributions)
         try:
-            return self.layout.decode(self.layout.add(self.layout.read(c.words) for c in held), len(held))
+            return as_integers(self.layout.decode(self.layout.add(self.layout.read(c.words) for c in held), len(held)))
         except RunFailed:
             return None

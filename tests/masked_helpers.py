@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from masquerade_core.crypto.masks import Words
+from masquerade_core.crypto.masks import Words, as_integers
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
@@ -72,13 +72,13 @@ class MaskedSums:
         await seat.join()
         sums = await ms.MaskedPartySums.set_up(seat, self.study)
         for t, (layout, vector) in enumerate(zip(self.layouts, vectors, strict=True)):
-            self.accepted[seat.me].append(await sums.open_sum(layout, vector, bound_to(seat.me, t)))
+            self.accepted[seat.me].append(as_integers(await sums.open_sum(layout, vector, bound_to(seat.me, t))))
         return self.accepted[seat.me]
 
     async def _adding(self, seat: Seat) -> list[tuple[int, ...]]:
         await seat.join()
         sums = ms.MaskedCharlieSums(seat, self.study)
-        return [await sums.open_sum(layout) for layout in self.layouts]
+        return [as_integers(await sums.open_sum(layout)) for layout in self.layouts]
 
     async def _telling(self, seat: Seat, tell: Tell) -> None:
         await seat.join()

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from masquerade_core.crypto.masks import as_integers
 from masquerade_core.data.schema import Dataset
 from masquerade_core.model import Model
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
@@ -89,7 +90,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
     await seat.stage("sum")
     await seat.release("model", study.privacy.epsilon, study.privacy.delta)
     noisy = [v + x for v, x in zip(own, share, strict=True)]
-    opened = await sums.open_sum(slots, noisy, fingerprint(N))
+    opened = as_integers(await sums.open_sum(slots, noisy, fingerprint(N)))
     await sums.close()
     return _model(opened, N)
 
@@ -98,6 +99,6 @@ async def charlie(seat: Seat, study: Study) -> Model:
     """Charlie: he sees K ciphertexts and the noisy sum."""
     sums, N = await relay_and_count(seat, study)
     await seat.stage("sum")
-    opened = await sums.open_sum(layout(study, noise_of(study), N))
+    opened = as_integers(await sums.open_sum(layout(study, noise_of(study), N)))
     await sums.close()
     return _model(opened, N)

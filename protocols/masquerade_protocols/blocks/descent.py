@@ -19,6 +19,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.crypto.masks import as_integers
 from masquerade_core.data.records import (
     Records,
     fewest_held_back,
@@ -123,7 +124,7 @@ async def join_and_count(seat: Seat, study: Study, data: Records, held: Records 
     sums = await set_up(seat, study)
     await sums.precompute([count_layout(study)])
     own = [side.n for side in (data, held) if side is not None]
-    N, *more = await sums.open_sum(count_layout(study), own, b"N")
+    N, *more = as_integers(await sums.open_sum(count_layout(study), own, b"N"))
     check_count(study, N)
     if more:
         sums.held_back = check_held_back(study, N, more[0])
@@ -135,7 +136,7 @@ async def relay_and_count(seat: Seat, study: Study) -> tuple[CharlieSums, int]:
     await seat.join()
     await seat.stage("keys")
     sums = await set_up_charlie(seat, study)
-    N, *more = await sums.open_sum(count_layout(study))
+    N, *more = as_integers(await sums.open_sum(count_layout(study)))
     check_count(study, N)
     if more:
         sums.held_back = check_held_back(study, N, more[0])

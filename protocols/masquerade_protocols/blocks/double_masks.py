@@ -527,9 +527,7 @@ class DoublePartySums:
     async def close(self) -> None:
         """Do nothing: every sum was checked when it was told."""
 
-    async def open_sum(
-        self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None
-    ) -> tuple[int, ...]:
+    async def open_sum(self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None) -> Vector:
         """Contribute ``vector`` and return the sum over all that did.
 
         Parameters
@@ -737,7 +735,7 @@ class DoubleCharlieSums:
     async def close(self) -> None:
         """Do nothing: every party has checked every sum."""
 
-    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> Vector:
         """Add up what comes in time, take all masks off, and tell everybody the sum; returns it.
 
         Parameters
@@ -765,7 +763,7 @@ class DoubleCharlieSums:
         self._round += 1
         return sums
 
-    async def aggregate(self, layout: Layout) -> tuple[int, ...]:
+    async def aggregate(self, layout: Layout) -> Vector:
         """Add up, take all masks off, and tell nobody; the errors are those of :meth:`open_sum`."""
         words = as_words(layout)
         contributions, total, _ = await self._opened(words, exact=True)

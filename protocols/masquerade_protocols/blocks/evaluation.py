@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.crypto.masks import as_integers
 from masquerade_core.data.records import OfBlock, Records, split
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.evaluation import (
@@ -292,17 +293,18 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
         matrix = kept(await seat.once("confusion", lambda _: _counted(records, Confusion(model, classes))))
         (layout,) = evaluation_layouts(study, N)
         noisy_matrix = counted(seat, "confusion matrix", prices[0], partial(noise.on, matrix, layout), paid)
-        opened = await sums.open_sum(layout, await noisy_matrix(), _bound_to(N, model), noisy_matrix)
+        opened = as_integers(await sums.open_sum(layout, await noisy_matrix(), _bound_to(N, model), noisy_matrix))
         await sums.close()
         return _judged_classes(study, model, N, opened)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
     cells = kept(await seat.once("cells", lambda _: _counted(records, InCells(model, exponent))))
     noisy_cells = counted(seat, "scores", prices[0], partial(noise.on, cells, layouts[0]), paid)
-    opened = await sums.open_sum(layouts[0], await noisy_cells(), _bound_to(N, model), noisy_cells)
+    opened = as_integers(await sums.open_sum(layouts[0], await noisy_cells(), _bound_to(N, model), noisy_cells))
     bins = _bins(study, opened, exponent, model, rule)
     counts = kept(await seat.once("counts", lambda _: _counted(records, InBins(model, bins))))
     noisy_counts = counted(seat, "counts", prices[1], partial(noise.on, counts, layouts[1]), paid)
-    totals = await sums.open_sum(layouts[1], await noisy_counts(), _bound_to(N, model, opened), noisy_counts)
+    bound_to = _bound_to(N, model, opened)
+    totals = as_integers(await sums.open_sum(layouts[1], await noisy_counts(), bound_to, noisy_counts))
     await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 
@@ -338,12 +340,13 @@ async def measured_by_all(sums: CharlieSums, N: int, model: Model, rule: Rule) -
     await sums.seat.stage(_STAGE)
     if study.multiclass:
         (layout,) = evaluation_layouts(study, N)
-        confused = await sums.open_sum(layout, again=True)
+        confused = as_integers(await sums.open_sum(layout, again=True))
         await sums.close()
         return _judged_classes(study, model, N, confused)
     cells, counts = evaluation_layouts(study, N)
-    bins = _bins(study, await sums.open_sum(cells, again=True), score_range(model.weights, model.offset), model, rule)
-    totals = await sums.open_sum(counts, again=True)
+    opened = as_integers(await sums.open_sum(cells, again=True))
+    bins = _bins(study, opened, score_range(model.weights, model.offset), model, rule)
+    totals = as_integers(await sums.open_sum(counts, again=True))
     await sums.close()
     return _judged(study, model, bins, N, totals, rule)
 

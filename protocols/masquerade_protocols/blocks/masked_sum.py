@@ -426,9 +426,7 @@ class MaskedPartySums:
     async def close(self) -> None:
         """Do nothing: every sum was checked when it was told."""
 
-    async def open_sum(
-        self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None
-    ) -> tuple[int, ...]:
+    async def open_sum(self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None) -> Vector:
         """Contribute ``vector`` and return the sum of everybody's.
 
         Parameters
@@ -528,7 +526,7 @@ class MaskedCharlieSums:
         """Begin with all parties."""
         self._survivors = Survivors.of(self.study)
 
-    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> Vector:
         """Add everybody's contributions, and tell everybody the sum; returns it.
 
         Parameters
@@ -570,7 +568,7 @@ class MaskedCharlieSums:
             await self.seat.broadcast(Outcome.to_make_again(self._round, self._survivors))
             self._round += 1
 
-    async def aggregate(self, layout: Layout) -> tuple[int, ...]:
+    async def aggregate(self, layout: Layout) -> Vector:
         """Add everybody's contributions, and tell nobody; Charlie alone learns the sum.
 
         Raises

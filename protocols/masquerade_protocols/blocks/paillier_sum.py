@@ -87,10 +87,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from gmpy2 import mpz, powmod
 
-from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
+from masquerade_core.crypto.masks import CheckKey, Words, as_integers, mask_stream, tagged_hash
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.crypto.paillier import FullPool, PublicKey, SecretKey, ShortPool, draw_primes
 from masquerade_core.crypto.powers import product_of_powers
@@ -595,7 +594,7 @@ class PaillierPartySums:
         if pool is None:
             raise LocalProtocolError("a contribution was to be encrypted without obfuscators")
         masks = self._masks(bound_to, layout.count)
-        integers = vector.tolist() if isinstance(vector, np.ndarray) else vector
+        integers = as_integers(vector)
         plain = [v + m + c for v, m, c in zip(layout.pack(integers), masks, layout.mark(), strict=True)]
         terms = Ciphertexts.outgoing([pool.encrypt(p, CHARLIE) for p in plain])
         await self.seat.send(CHARLIE, Contribution(round=self._round, terms=terms, check=check))

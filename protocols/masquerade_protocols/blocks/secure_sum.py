@@ -45,9 +45,7 @@ class PartySums(Protocol):
     async def precompute(self, layouts: Sequence[Layout]) -> None:
         """Draw what the next sums, one for each layout, need, before they are due."""
 
-    async def open_sum(
-        self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None
-    ) -> tuple[int, ...]:
+    async def open_sum(self, layout: Layout, vector: Vector, bound_to: bytes, again: Again | None = None) -> Vector:
         """Contribute ``vector`` and return the sum of everybody's; ``bound_to`` is what contributions depend on.
 
         ``again`` returns the vector with noise that never served, for a sum that is made again without a silent party,
@@ -68,13 +66,13 @@ class CharlieSums(Protocol):
     study: Study
     held_back: int
 
-    async def open_sum(self, layout: Layout, *, again: bool = False) -> tuple[int, ...]:
+    async def open_sum(self, layout: Layout, *, again: bool = False) -> Vector:
         """Add everybody's contributions and tell everybody the sum; returns it.
 
         ``again``: whether parties have fresh noise, so that the sum can be made again without those who fall silent.
         """
 
-    async def aggregate(self, layout: Layout) -> tuple[int, ...]:
+    async def aggregate(self, layout: Layout) -> Vector:
         """Add everybody's contributions; Charlie alone learns the sum."""
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ If there is only one party, it hands its classifier to Charlie. That is the pape
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.crypto.masks import as_array
+from masquerade_core.crypto.masks import as_array, as_integers
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.learning.input_noise import (
@@ -143,7 +143,7 @@ async def party(seat: Seat, study: Study, data: Dataset) -> Model:
         await seat.send(CHARLIE, OwnClassifier(weights=np.array(alone, dtype="<f8").tobytes()))
         return Model(alone, None)
     slots = layout(study)
-    opened = await sums.open_sum(slots, own, _BOUND_TO)
+    opened = as_integers(await sums.open_sum(slots, own, _BOUND_TO))
     await sums.close()
     return _average(opened, study)
 
@@ -165,6 +165,6 @@ async def charlie(seat: Seat, study: Study) -> Model:
         return _own(await seat.receive(OwnClassifier, study.names[0]), study.d, study.names[0])
     sums = await set_up_charlie(seat, study)
     await seat.stage("sum")
-    opened = await sums.open_sum(layout(study))
+    opened = as_integers(await sums.open_sum(layout(study)))
     await sums.close()
     return _average(opened, study)

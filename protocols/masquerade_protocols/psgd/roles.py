@@ -49,6 +49,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
+from masquerade_protocols.blocks.layouts import Vector
 from masquerade_protocols.blocks.noise_shares import FreshNoise, draw_noise_share, kept, to_keep
 from masquerade_protocols.blocks.releases import Price, counted, price_of
 from masquerade_protocols.psgd.schedule import RHO_TV_BITS, Variant, fraction_bits, layout, layouts, parameters_of, psgd
@@ -120,7 +121,7 @@ class Descent:
         self._curvature = lam + float(self.schedule.Delta)
         self._z = step_sizes(float(loss.c), lam, float(self.schedule.Delta), a=chosen.a, t0=chosen.t0)
 
-    def step(self, t: int, sums: tuple[int, ...]) -> None:
+    def step(self, t: int, sums: Vector) -> None:
         """w_(t+1) = w_t - z_t (sum/N + (lambda + Delta) w_t)."""
         gradient = np.array(sums, dtype=np.float64) / 2**self.fraction_bits / self._N
         self.w = self.w - self._z(t) * (gradient + self._curvature * self.w)

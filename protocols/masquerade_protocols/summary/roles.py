@@ -31,7 +31,7 @@ are those of :mod:`masquerade_protocols.blocks.paillier_sum`.
 from collections.abc import Sequence
 from math import sqrt
 
-from masquerade_core.crypto.masks import as_array
+from masquerade_core.crypto.masks import as_array, as_integers
 from masquerade_core.data.histograms import Cells
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
@@ -96,7 +96,7 @@ async def party(seat: Seat, study: Study, data: Cells) -> Statistics:
 
     await seat.stage("histograms")
     noisy = counted(seat, "histograms", price_of(noise), contributions.__next__)
-    opened = await sums.open_sum(slots, await noisy(), _BOUND_TO, noisy)
+    opened = as_integers(await sums.open_sum(slots, await noisy(), _BOUND_TO, noisy))
     await sums.close()
     return statistics(study, opened)
 
@@ -116,6 +116,6 @@ async def charlie(seat: Seat, study: Study) -> Statistics:
     await seat.stage("keys")
     sums = await set_up_charlie(seat, study)
     await seat.stage("histograms")
-    opened = await sums.open_sum(slots, again=True)
+    opened = as_integers(await sums.open_sum(slots, again=True))
     await sums.close()
     return statistics(study, opened)

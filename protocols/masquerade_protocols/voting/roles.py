@@ -37,7 +37,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.crypto.masks import as_array
+from masquerade_core.crypto.masks import as_array, as_integers
 from masquerade_core.data.auxiliary import Auxiliary, check_auxiliary
 from masquerade_core.data.records import Records
 from masquerade_core.learning.classifiers import Linear, cast_votes, classifier_of
@@ -177,7 +177,7 @@ async def charlie(seat: Seat, study: Study, auxiliary: Auxiliary) -> Model:
     sums = await set_up_charlie(seat, study)
 
     await seat.stage("votes")
-    total = await sums.aggregate(slots)
+    total = as_integers(await sums.aggregate(slots))
     counts = noisy_counts(study, total) if study.proven else exact_counts(study, total)
 
     # 4. and 5.

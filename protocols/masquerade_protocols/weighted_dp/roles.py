@@ -38,7 +38,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from masquerade_core.crypto.masks import as_array
+from masquerade_core.crypto.masks import as_array, as_integers
 from masquerade_core.data.records import Records
 from masquerade_core.errors import RefusedLocally
 from masquerade_core.learning.losses import loss_of
@@ -130,7 +130,7 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     # Line 8, as one secure sum.
     await seat.stage("sum")
     await count_at_once(seat, "model", study, noise_of(study) if study.proven else None)
-    opened = await sums.open_sum(slots, own, fingerprint(n))
+    opened = as_integers(await sums.open_sum(slots, own, fingerprint(n)))
     await sums.close()
     return _released(descent, opened)
 
@@ -154,6 +154,6 @@ async def charlie(seat: Seat, study: Study) -> Model:
     descent = plan(study, n)
     if not study.proven:
         await seat.stage("training")
-    opened = await sums.open_sum(layout(study, descent))
+    opened = as_integers(await sums.open_sum(layout(study, descent)))
     await sums.close()
     return _released(descent, opened)

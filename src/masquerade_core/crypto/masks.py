@@ -36,16 +36,15 @@ from numpy.typing import NDArray
 from masquerade_core.crypto.boxes import Secret
 from masquerade_core.errors import LocalProtocolError, SumRefused
 
-__all__ = ["CheckKey", "Vector", "Words", "as_array", "mask_stream", "tagged_hash"]
+__all__ = ["CheckKey", "Vector", "Words", "as_array", "as_integers", "mask_stream", "tagged_hash"]
 
 Vector = Sequence[int] | NDArray[Any]
 """Signed integers to add up. In words of 64 bits or less, a role passes an array of int64."""
 
 _NONCE = bytes(12)
 _ROW = 512  # coordinates that share one u_a
-_LIMBS = 16  # of 16 bits, for <x, v> over 512 coordinates: 64 bits and 192 bits, and 9 for the sum, are 265
-_LIFT = 3 << 59  # more than an absolute inner sum of limbs: all of them become positive numbers of 61 bits
-_LIFTED = sum(_LIFT << 16 * place for place in range(_LIMBS))
+_LIMBS = 8  # digits of 16 bits of a number modulo the short prime
+_AT_ONCE = 16  # rows in one product of matrices: so few that no library starts threads for them
 _MARK_BITS = 64
 _MACHINE_BITS = 64  # words of this length or less are numpy's
 _PIECE = 65_536  # bytes of a stream that are made at once: longer pieces wait for the memory's pages
@@ -155,14 +154,16 @@ class Words:
         """Whether words are numpy's, of 64 bits or less."""
         return self.bits <= _MACHINE_BITS
 
-    def _dtype(self) -> Any:
-        return np.dtype(f"<u{self.size}")
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of words in an array."""
+        return np.dtype(f"<u{self.size}" if self.machine else object)
 
     def encode(self, vector: Vector) -> NDArray[Any]:
         """Return marks and coordinates as words; a coordinate that is too long for a word is reduced modulo the word.
 
-        So a contribution never fails because of its own numbers, which would show something of them. Anyone who opens
-        the sum finds a total that is out of bounds.
+        So a contribution never fails because of its own numbers, which would show something of them. The check value is
+        that of the reduced numbers. Anyone who opens the sum finds a total that is out of bounds or does not fit it.
 
         Raises
         ------
@@ -176,10 +177,10 @@ class Words:
         modulus, signed = 1 << self.bits, _in_64_bits(vector) if self.machine else None
         if signed is None:
             dtype = np.uint64 if self.machine else object
-            own = np.array([int(v) % modulus for v in vector], dtype=dtype)
+            own = np.array([v % modulus for v in as_integers(vector)], dtype=dtype)
         else:
             own = signed.view(np.uint64)
-        words = np.empty(self.words, dtype=self._dtype() if self.machine else object)
+        words = np.empty(self.words, dtype=self.dtype)
         words[: self.marks] = 1
         words[self.marks :] = own  # modulo the word
         return words
@@ -187,11 +188,8 @@ class Words:
     def read(self, raw: bytes) -> NDArray[Any]:
         """Return words from ``total_bytes`` bytes, whose number the caller has checked."""
         if self.machine:
-            return np.frombuffer(raw, dtype=self._dtype())
-        return np.array(
-            [int.from_bytes(raw[i : i + self.size], "little") for i in range(0, self.total_bytes, self.size)],
-            dtype=object,
-        )
+            return np.frombuffer(raw, dtype=self.dtype)
+        return np.array(_integers(raw, self.size), dtype=object)
 
     def write(self, words: NDArray[Any]) -> bytes:
         """Return words as bytes."""
@@ -238,8 +236,16 @@ class Words:
             total %= 1 << self.bits
         return self.write(total), (check % self.prime).to_bytes(self.check_bytes, "little")
 
-    def decode(self, words: NDArray[Any], contributors: int) -> tuple[int, ...]:
-        """Read the signed coordinates of a sum of so many contributions.
+    def signed(self, words: NDArray[Any]) -> NDArray[Any]:
+        """Return the signed coordinates that words hold: int64, or Python's integers."""
+        values = words[self.marks :]
+        if self.machine:
+            return values.view(f"<i{self.size}").astype(np.int64)
+        half = 1 << (self.bits - 1)
+        return (values + half) % (2 * half) - half
+
+    def decode(self, words: NDArray[Any], contributors: int) -> NDArray[Any]:
+        """Return the signed coordinates of a sum of so many contributions: int64, or Python's integers.
 
         Raises
         ------
@@ -252,26 +258,24 @@ class Words:
                 "round or another view of the run",
                 "start a new run; no participant can be blamed from the sum alone",
             )
-        if self.machine:
-            signed = words[self.marks :].view(f"<i{self.size}")
-            values = signed.tolist()
-            largest, least = (int(signed.max()), int(signed.min())) if values else (0, 0)
-        else:
-            half = 1 << (self.bits - 1)
-            values = [int(word) - ((int(word) >= half) << self.bits) for word in words[self.marks :]]
-            largest, least = max(values, default=0), min(values, default=0)
-        if largest > self.bound or least < -self.bound:
+        values = self.signed(words)
+        if len(values) and (values.max() > self.bound or values.min() < -self.bound):
             raise SumRefused(
                 "the opened sum is larger than all parties' contributions together can be",
                 "start a new run; the sum alone does not show who changed it",
             )
-        return tuple(values)
+        return values
 
 
-def as_array(vector: Sequence[int]) -> NDArray[Any]:
+def as_array(vector: Vector) -> NDArray[Any]:
     """Return a vector as an array of int64, or of Python's integers where one number does not fit."""
     signed = _in_64_bits(vector)
-    return np.array(vector, dtype=object) if signed is None else signed
+    return np.array(as_integers(vector), dtype=object) if signed is None else signed
+
+
+def as_integers(vector: Vector) -> tuple[int, ...]:
+    """Return a vector as Python's integers, for arithmetic that 64 bits do not hold."""
+    return tuple(vector.tolist() if isinstance(vector, np.ndarray) else vector)
 
 
 def _in_64_bits(vector: Vector) -> NDArray[np.int64] | None:
@@ -296,7 +300,7 @@ class CheckKey(Secret):
         32 bytes that only the parties know, and that serve for this round alone.
     """
 
-    __slots__ = ("_layout", "_raw", "_u", "_v", "constant")
+    __slots__ = ("_layout", "_matrix", "_raw", "_u", "constant")
 
     def __init__(self, layout: Words, key: bytes) -> None:
         width, d = layout.check_bytes + 8, layout.length
@@ -304,46 +308,65 @@ class CheckKey(Secret):
         raw = mask_stream(key, width * (1 + rows + min(d, _ROW)))
         # With 64 bits above those of p, numbers are uniform modulo p but for a part of 2^-64, without a reduction.
         self.constant, *self._u = _integers(raw[: width * (1 + rows)], width)
-        self._layout, self._raw = layout, raw[width * (1 + rows) :]
-        self._v: list[int] | None = None  # made of the bytes where they are needed as Python's integers
+        self._layout, self._raw = layout, raw[width * (1 + rows) :]  # those of v
+        self._matrix: NDArray[np.float64] | None = None  # made of them where a vector is added up in digits
 
     def of(self, vector: Vector) -> int:
-        """Return a number that is <r, x> modulo p, where r_(512 a + b) = u_a v_b.
+        """Return a number that is <r, x> modulo p, where r_(512 a + b) = u_a v_b, of what the words of x hold.
 
         It is not reduced modulo p: a short result, which a vector of zeros has, would take less time afterwards.
         """
-        signed = _in_64_bits(vector) if self._layout.machine else None
-        if signed is None:
-            return sum(map(mul, self._u, self._in_integers(vector)))
-        lifted: int = sum(map(mul, self._u, self._in_limbs(signed)))
-        return lifted - _LIFTED * sum(self._u) % self._layout.prime
+        words = self._layout.encode(vector)
+        if not self._layout.machine:
+            return sum(map(mul, self._u, self._in_integers(self._layout.signed(words).tolist())))
+        *rows, lift = self._in_digits(words[self._layout.marks :])
+        lifted: int = sum(map(mul, self._u, rows))
+        return lifted - lift * sum(self._u) % self._layout.prime
 
-    def _in_integers(self, vector: Vector) -> list[int]:
+    def _in_integers(self, numbers: list[int]) -> list[int]:
         """Return the inner sum <x, v> of each row of Python's integers."""
-        if self._v is None:
-            self._v = _integers(self._raw, self._layout.check_bytes + 8)
-        numbers = [int(value) for value in vector]
+        v = _integers(self._raw, self._layout.check_bytes + 8)
         rows = (numbers[_ROW * a : _ROW * (a + 1)] for a in range(len(self._u)))
-        return [sum(starmap(mul, zip(self._v, row, strict=False))) for row in rows]
+        return [sum(starmap(mul, zip(v, row, strict=False))) for row in rows]
 
-    def _in_limbs(self, x: NDArray[np.int64]) -> list[int]:
-        """Return the inner sum <x, v> of each row, plus :data:`_LIFTED`, so that all of them have one length.
+    def _in_digits(self, x: NDArray[Any]) -> list[int]:
+        """Return the inner sum <x, v> modulo p of each row, and of a row of zeros; all are larger by the last number.
 
-        x is cut in halves of 32 bits, and v in limbs of 16. Products of both, and 512 of them, fit into 64 bits.
+        So all of them have one length. A coordinate is cut in digits of 16 bits, once half a word was added: then it is
+        not negative. Its digits are multiplied with those of v, as floats. A sum of at most 4 * 512 products of a digit
+        and a number of :meth:`_digits_of_v` is less than 2^46: floats hold it exactly, whatever the order of its parts.
         """
-        columns = min(len(x), _ROW)
-        rows = np.zeros((len(self._u), columns), dtype=np.int64)
+        if self._matrix is None:
+            self._matrix = self._digits_of_v()
+        rows = np.zeros((len(self._u) + 1, min(len(x), _ROW)), dtype=self._layout.dtype)
         rows.ravel()[: len(x)] = x
-        limbs = np.frombuffer(self._raw, dtype="<u2").reshape(columns, -1).astype(np.int64)
-        width = limbs.shape[1]
-        sums = np.full((len(rows), _LIMBS), _LIFT, dtype=np.int64)
-        sums[:, :width] += (rows & 0xFFFFFFFF) @ limbs
-        sums[:, 2 : width + 2] += (rows >> 32) @ limbs
-        # Every fourth of the limbs stand side by side, without an overlap, as one integer.
-        lanes = np.ascontiguousarray(sums.reshape(-1, 4, 4).transpose(0, 2, 1)).astype("<i8").tobytes()
-        whole = _integers(lanes, 32)
-        return [sum(whole[i + j] << 16 * j for j in range(4)) for i in range(0, len(whole), 4)]
+        rows += rows.dtype.type(1 << (self._layout.bits - 1))
+        cut = rows.view("<u2").reshape(len(rows), -1)
+        sums = np.empty((len(rows), _LIMBS))
+        for a in range(0, len(rows), _AT_ONCE):
+            np.matmul(cut[a : a + _AT_ONCE].astype(np.float64), self._matrix, out=sums[a : a + _AT_ONCE])
+        limbs = sums.astype(np.uint64)
+        pairs = limbs[:, ::2] + (limbs[:, 1::2] << np.uint64(16))  # less than 2^62
+        pairs[:, -1] += np.uint64(1 << 63)
+        # Every second one of the pairs stands beside the next, without an overlap, as one integer.
+        whole = _integers(pairs[:, [0, 2, 1, 3]].astype("<u8").tobytes(), 16)
+        return [even + (odd << 32) for even, odd in zip(whole[::2], whole[1::2], strict=True)]
 
-    def fits(self, total: Sequence[int], check: bytes) -> bool:
+    def _digits_of_v(self) -> NDArray[np.float64]:
+        """Return what each digit of a row adds to each of the 8 digits of its inner sum, modulo p = 2^127 - 1.
+
+        Digit e of a coordinate and digit k of its v count for digit e + k. Beyond the eighth they count twice for digit
+        e + k - 8, because 2^128 is 2 modulo p.
+        """
+        raw = np.ascontiguousarray(np.frombuffer(self._raw, dtype="<u2").reshape(-1, 12).T).astype(np.float64)
+        v, digits = raw[:_LIMBS], self._layout.size // 2
+        v[:4] += 2 * raw[_LIMBS:]
+        matrix = np.empty((*v.shape, digits))
+        for e in range(digits):
+            matrix[e:, :, e] = v[: _LIMBS - e]
+            matrix[:e, :, e] = 2 * v[_LIMBS - e :]
+        return matrix.reshape(_LIMBS, -1).T
+
+    def fits(self, total: Vector, check: bytes) -> bool:
         """Say whether a sum of vectors, to whose check values the constant was added once, has this check value."""
         return (self.of(total) + self.constant - int.from_bytes(check, "little")) % self._layout.prime == 0

@@ -2,8 +2,9 @@
 
 A block of a CSV file holds whole lines, a block of a Parquet file whole records. Where pyarrow is there, it reads all
 wanted columns of a block at once: a column of numbers as an array, another one as its different texts and each record's
-place among them. :meth:`Block.table` reads the same block cell by cell, with the line of each record for an error. The
-caller does that where pyarrow is not there, or where a cell does not fit.
+place among them. :meth:`Block.tables` reads the same block cell by cell, with the line of each record for an error. The
+caller does that where pyarrow is not there. Where a cell does not fit, it does so for that record alone, with
+:meth:`Block.some`.
 
 Reading the wanted columns of a CSV or Parquet file as text cells, all of them at once.
 
@@ -39,6 +40,7 @@ from masquerade_core.data.texts import (
     nothing,
     opening_of,
     parse_lines,
+    parse_some,
 )
 
 __all__ = ["NO_RECORDS", "TextTable", "cell_text", "no_records", "note_broken", "read_table", "source_of"]
@@ -101,21 +103,23 @@ def source_of(
         first, _ = next(_whole_lines(_as_utf8(file, encoding), _HEAD), (b"", True))
         size = os.fstat(file.fileno()).st_size
     opening = opening_of(first, wanted, encoding, fills=fills)
-    reader = _columns_reader() if size >= _WORTH_IT and not opening.signs else None
+    reader = None
+    if size >= _WORTH_IT and not opening.signs:
+        reader = _columns_reader(opening.layout, numbers, others, fills=fills)
     body = first[opening.size :]
     lines = 2 * size * (body.count(b"\n") + 1) // (len(body) + 1)  # lines further down may be half as long
     about = min(lines, size // max(1, len(opening.layout.header))) + 1
-    blocks = _csv(path, numbers, others, opening, reader, fills=fills)
+    blocks = _csv(path, opening, reader, fills=fills)
     return Source(path.name, about, blocks, opening.signs, "line", path)
 
 
-def _columns_reader() -> Any:
+def _columns_reader(layout: Layout, numbers: Sequence[str], others: Sequence[str], *, fills: bool) -> Any:
     """Return what reads a block of CSV column by column; None where pyarrow is not there."""
     if importlib.util.find_spec("pyarrow") is None:
         return None
-    from masquerade_core.data.arrow import csv_columns
+    from masquerade_core.data.arrow import CsvColumns
 
-    return csv_columns
+    return CsvColumns(layout, numbers, others, fills=fills)
 
 
 # --- CSV -------------------------------------------------------------------------------
@@ -125,9 +129,7 @@ def _as_utf8(file: BinaryIO, encoding: str) -> BinaryIO | Recoded:
     return file if encoding == "utf-8" else Recoded(file, encoding)
 
 
-def _csv(
-    path: Path, numbers: Sequence[str], others: Sequence[str], opening: Opening, reader: Any, *, fills: bool
-) -> Iterator[Block]:
+def _csv(path: Path, opening: Opening, reader: Any, *, fills: bool) -> Iterator[Block]:
     line, layout = opening.lines, opening.layout
     with opened(path) as file, ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Block] = deque()
@@ -137,8 +139,9 @@ def _csv(
             tables = partial(_tables, body, layout, path.name, line, fills)
             columns: Callable[[], Mapping[str, WholeColumn] | None] = nothing
             if reader is not None and is_whole:
-                columns = pool.submit(reader, body, layout, numbers, others, fills).result
-            waiting.append(Block(columns, tables))
+                columns = pool.submit(reader, body).result
+            some = partial(parse_some, body, layout, path.name, line, fills)
+            waiting.append(Block(columns, tables, some))
             line += body.count(b"\n")
             if len(waiting) > _THREADS:
                 yield waiting.popleft()

@@ -1,11 +1,12 @@
 """Records from a CSV or Parquet file, as a study describes them.
 
-A file is read block by block. Only a block with a fault is read cell by cell. From then on reading goes on for the sake
-of the error alone, which says all faults of the file. It names columns and places. Errors end in logs, so they never
-show a cell or the number of records. Records of one class are read like all others: whether a party takes part must not
-tell what its records say.
+A file is read block by block. Only a record with a fault is read cell by cell. From then on reading goes on for the
+sake of the error alone, which says all faults of the file. It names columns and places. Errors end in logs, so they
+never show a cell or the number of records. Records of one class are read like all others: whether a party takes part
+must not tell what its records say.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,17 @@ from masquerade_core.data.blocks import no_records, note_broken, source_of
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
 from masquerade_core.data.records import Records, check_size
-from masquerade_core.data.schema import Covariates, Dataset, Encoder, Labels, NumberLabels, Repaired, labels_of
-from masquerade_core.data.texts import Block, Source
+from masquerade_core.data.schema import (
+    Covariates,
+    Dataset,
+    Encoder,
+    Labels,
+    NumberLabels,
+    Repaired,
+    WholeColumn,
+    labels_of,
+)
+from masquerade_core.data.texts import Block, Source, TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Coding, Study
 
@@ -30,6 +40,7 @@ __all__ = [
     "check_points",
     "load_csv",
     "load_records",
+    "note_some",
     "records_of",
     "stream_csv",
 ]
@@ -124,8 +135,7 @@ def _read(
     for block in source.blocks:
         if room is not None:
             room.filled(reading.n)
-        if not reading.takes_whole(block):
-            reading.take_cells(block)
+        reading.take(block)
     if room is not None:
         room.filled(reading.n)
     if labels is not None:
@@ -159,22 +169,31 @@ class Reading:
     n: int = 0
     repaired: Repaired = field(default_factory=Repaired)
 
-    def takes_whole(self, block: Block) -> bool:
-        """Take a block column by column; returns whether that could be done, and nothing in it is faulty."""
-        if (found := block.columns()) is None:
-            return False
+    def take(self, block: Block) -> None:
+        """Take a block column by column, and its faulty records cell by cell; all records where that must be."""
+        if (columns := block.columns()) is None or not self._takes_whole(block, columns):
+            self._take_cells(block.tables())
+
+    def _takes_whole(self, block: Block, columns: Mapping[str, WholeColumn]) -> bool:
         if self.faults.unit == "line":
-            self._make_room(len(found[self.encoder.columns[0]]))
-        whole = self.encoder.encode_whole(self.X[self.n :], found)
-        if whole is None or not (self.labels is None or self.labels.take_whole(found)):
-            return False
-        self.n, self.repaired = self.n + whole[0], self.repaired + whole[1]
-        self.faults.records += whole[0]
+            self._make_room(len(columns[self.encoder.columns[0]]))
+        X = self.X[self.n :]
+        n, repaired, rows = self.encoder.encode_whole(X, columns)
+        labels = None if self.labels is None else columns[self.labels.name]
+        if self.labels is not None and labels is not None:
+            rows = np.union1d(rows, self.labels.rows_to_note(labels))
+        if len(rows):
+            if (table := block.some(rows.tolist(), n)) is None:
+                return False
+            note_some(X, rows, table, self.encoder, self.labels, self.faults)
+        if self.labels is not None and labels is not None:
+            self.labels.take_whole(labels)
+        self.n, self.repaired = self.n + n, self.repaired + repaired
+        self.faults.records += n - len(rows)
         return True
 
-    def take_cells(self, block: Block) -> None:
-        """Take a block cell by cell, and note its faults."""
-        for found in block.tables():
+    def _take_cells(self, tables: Iterable[TextTable]) -> None:
+        for found in tables:
             note_broken(found, self.faults, refused=True)
             table = found.whole()
             end = self.n + len(table.numbers)
@@ -191,6 +210,22 @@ class Reading:
             larger = np.empty((2 * (self.n + more), self.X.shape[1]), self.X.dtype)
             larger[: self.n] = self.X[: self.n]
             self.X = larger
+
+
+def note_some(
+    X: NDArray[np.float64],
+    rows: NDArray[np.intp],
+    table: TextTable,
+    encoder: Encoder,
+    labels: Labels | None,
+    faults: Faults,
+) -> None:
+    """Encode some rows of X anew, from their cells, and note their faults and those of their labels."""
+    exact = np.empty((len(rows), X.shape[1]), X.dtype)
+    encoder.encode_into(exact, table.columns, table.places(faults.source), faults)
+    X[rows] = exact
+    if labels is not None:
+        labels.note_cells(table, faults)
 
 
 def check_points(data: Any, study: Study, source: str, party: str = "", coding: Coding = "one-hot") -> None:

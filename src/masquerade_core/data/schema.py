@@ -120,6 +120,9 @@ class Levels:
         return Levels(self.places[records], self.texts)
 
 
+TOGETHER = 1 << 20
+"""Bytes of a block's columns that are read and encoded together: one by one, each of thousands would cost a call."""
+
 WholeColumn = NDArray[np.float64] | Levels
 """A column that was read at once: numbers, NaN where a cell is missing; or texts."""
 
@@ -199,31 +202,70 @@ def encode_column(f: Feature, cells: Column, *, loose: bool = False) -> EncodedC
 
 
 def encode_whole(
-    f: Feature, column: WholeColumn, *, clamps: bool, loose: bool = False
-) -> tuple[_Array, Repaired] | None:
-    """Return a column's coordinates as :func:`encode_column` does; None where the study refuses a cell."""
-    allowed = clamps or f.missing is not None
+    f: Feature, column: WholeColumn, *, clamps: bool, loose: bool = False, strict: bool = False
+) -> tuple[_Array, Repaired, NDArray[np.intp]]:
+    """Return a column's coordinates as :func:`encode_column` does, and the rows whose cells that one shall look at.
+
+    These are the rows that the study refuses; where ``strict`` is true, also those that it fills or moves to a bound.
+    """
     if isinstance(column, Levels):
         index = _level_index(f)
         known = np.array([index.get(spelled(text, index, loose=loose), -1) for text in column.texts], dtype=np.intp)
         places = known[column.places]
-        strange = np.flatnonzero(places < 0)
-        if len(strange):
-            seen = {column.texts[i] for i in np.unique(column.places[strange]).tolist()}
-            if not (clamps or (allowed and all(map(is_missing, seen)))):
-                return None
-            places[strange] = (f.levels or ()).index(str(f.filler))
-        return _one_hot(places, len(f.levels or ())), Repaired(filled=len(strange))
-    if f.edges is None and len(column) and _lie_within(f, column):
-        return _to_unit(f, column.copy())[:, None], Repaired()  # the usual case, in a third of the time
+        filled = rows = np.flatnonzero(places < 0)
+        if len(filled):
+            if not strict and (clamps or f.missing is not None):
+                said = np.array([clamps or is_missing(text) for text in column.texts])
+                rows = filled[~said[column.places[filled]]]
+            places[filled] = (f.levels or ()).index(str(f.filler))
+        return _one_hot(places, len(f.levels or ())), Repaired(filled=len(filled)), rows
+    if f.edges is None:
+        values = column[None].copy()
+        repaired, rows = _to_units([f], values, clamps=clamps, strict=strict)
+        return values.T, repaired, rows
     missing = np.isnan(column)
-    filled = int(missing.sum())
-    if (filled and not allowed) or (not clamps and np.isinf(column).any()):
-        return None
-    values = np.where(missing, float(f.filler), column) if filled else column
-    if not clamps and f.min is not None and f.max is not None and ((values < f.min) | (values > f.max)).any():
-        return None
-    return _scaled(f, values, filled)
+    wrong = np.zeros(len(column), dtype=np.bool_) if clamps else np.isinf(column)
+    if f.min is not None and f.max is not None and (strict or not clamps):
+        wrong |= (column < f.min) | (column > f.max)
+    if strict or not (clamps or f.missing is not None):
+        wrong |= missing
+    block, repaired = _scaled(f, np.where(missing, float(f.filler), column), int(missing.sum()))
+    return block, repaired, np.flatnonzero(wrong)
+
+
+_NO_ROWS = np.empty(0, dtype=np.intp)
+
+
+def _to_units(
+    features: Sequence[Feature], values: _Array, *, clamps: bool, strict: bool
+) -> tuple[Repaired, NDArray[np.intp]]:
+    """Map numbers with public bounds to [-1, 1], in place; what is returned is that of :func:`encode_whole`.
+
+    Parameters
+    ----------
+    features : sequence of Feature
+        All have bounds, and neither levels nor edges.
+    values : ndarray, shape (k, n)
+        A row for each feature, NaN where a cell is missing.
+    """
+    low, high = (np.array([ends], dtype=np.float64).T for ends in zip(*((f.min, f.max) for f in features), strict=True))
+    repaired, rows = Repaired(), _NO_ROWS
+    fits = (values.min(axis=1) >= low[:, 0]) & (values.max(axis=1) <= high[:, 0]) if values.size else np.array([True])
+    if not fits.all():
+        some = np.flatnonzero(~fits).tolist()
+        few, least, most = values[some], low[some], high[some]
+        missing, outside = np.isnan(few), (few < least) | (few > most)
+        repaired = Repaired(int(outside.sum()), int(missing.sum()))
+        if strict or not clamps:
+            told = [strict or features[i].missing is None for i in some]
+            rows = np.flatnonzero((outside | (missing & np.array([told]).T)).any(axis=0))
+        np.copyto(few, np.array([[float(features[i].filler)] for i in some]), where=missing)
+        values[some] = np.clip(few, least, most)
+    values -= low
+    values /= high - low
+    values *= 2.0
+    values -= 1.0
+    return repaired, rows
 
 
 def _level_index(f: Feature) -> dict[str, int]:
@@ -277,11 +319,6 @@ def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array, Repaired]:
     if f.min is None or f.max is None:
         raise LocalProtocolError(f"feature {f.name!r} has neither bounds, levels nor edges")
     return _to_unit(f, values)[:, None], repaired
-
-
-def _lie_within(f: Feature, values: _Array) -> bool:
-    """Return whether all numbers are there, and within the public bounds."""
-    return f.min is not None and f.max is not None and bool(f.min <= values.min() and values.max() <= f.max)
 
 
 def _to_unit(f: Feature, values: _Array) -> _Array:
@@ -379,8 +416,11 @@ class Labels:
 
     def take(self, table: TextTable, faults: Faults) -> None:
         """Take a block's labels from its cells, and note those that cannot be used."""
-        if self.name not in table.columns:
-            return
+        if self.name in table.columns:
+            self._keep(self.note_cells(table, faults))
+
+    def note_cells(self, table: TextTable, faults: Faults) -> Levels:
+        """Note the labels of a table that cannot be used, and return all of them."""
         cells, all_places = table.columns[self.name], table.places(faults.source)
         numbers = {text: i for i, text in enumerate(dict.fromkeys(cells))}
         places = np.fromiter((numbers[cell] for cell in cells), np.intp, len(cells))
@@ -397,19 +437,23 @@ class Labels:
                 key = text if text in self._odd or len(self._odd) < _DIFFERENT else _REST
                 count, first = self._odd.get(key, (0, []))
                 self._odd[key] = (count + len(where), [*first, *where][:3])
-        self._keep(Levels(places, levels), np.bincount(places, minlength=len(levels)).tolist())
+        return Levels(places, levels)
 
-    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
-        """Take a block's labels, and return whether each of them can be used."""
-        levels = columns[self.name]
-        if not isinstance(levels, Levels):
-            raise LocalProtocolError("a label is read as text")
-        counts = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
-        seen = [text for text, count in zip(levels.texts, counts, strict=True) if count]
-        if self._strict and any(self._kind(text) is not None or self._is_odd(text) for text in seen):
-            return False
-        self._keep(levels, counts)
-        return True
+    def rows_to_note(self, column: WholeColumn) -> NDArray[np.intp]:
+        """Return the rows of a block whose labels are to be noted with :meth:`note_cells`."""
+        if not self._strict:
+            return _NO_ROWS
+        levels = _texts_of(column)
+        seen = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
+        noted = [
+            bool(count) and (self._kind(text) is not None or self._is_odd(text))
+            for text, count in zip(levels.texts, seen, strict=True)
+        ]
+        return np.flatnonzero(np.array(noted, dtype=np.bool_)[levels.places]) if any(noted) else _NO_ROWS
+
+    def take_whole(self, column: WholeColumn) -> None:
+        """Take a block's labels."""
+        self._keep(_texts_of(column))
 
     def _kind(self, text: str) -> Kind | None:
         """Return what is wrong with a label, whatever the others are."""
@@ -444,7 +488,8 @@ class Labels:
     def _allowed(self) -> str:
         return ", ".join(map(repr, self._classes or (self._positive,)))
 
-    def _keep(self, levels: Levels, counts: Sequence[int]) -> None:
+    def _keep(self, levels: Levels) -> None:
+        counts = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
         meant = [self._spelled(text) for text in levels.texts]
         faulty = [not text if self._classes is None else text not in self._classes for text in meant]
         filled = sum(count for count, is_faulty in zip(counts, faulty, strict=True) if is_faulty)
@@ -537,21 +582,30 @@ class NumberLabels(Labels):
 
     def take(self, table: TextTable, faults: Faults) -> None:
         """Take a block's labels from its cells, and note those that do not fit."""
-        if self.name not in table.columns:
-            return
+        if self.name in table.columns:
+            found = self._noted(table, faults)
+            self._add(found.block, found.repaired)
+
+    def note_cells(self, table: TextTable, faults: Faults) -> Levels:
+        """Note the labels of a table that do not fit; they are no texts."""
+        self._noted(table, faults)
+        return Levels(_NO_ROWS, ())
+
+    def _noted(self, table: TextTable, faults: Faults) -> EncodedColumn:
         found, places = encode_column(self._feature, table.columns[self.name]), table.places(faults.source)
         for kind, rows in found.faults.items():
             where, allowed = [places[row] for row in rows], allowed_of(self._feature)
             faults.add(self.name, kind, where, refused=not self._clamps, allowed=allowed)
-        self._add(found.block, found.repaired)
+        return found
 
-    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
-        """Take a block's labels, and return whether each of them can be used."""
-        found = encode_whole(self._feature, columns[self.name], clamps=self._clamps)
-        if found is None or (self._strict and found[1]):
-            return False
-        self._add(*found)
-        return True
+    def rows_to_note(self, column: WholeColumn) -> NDArray[np.intp]:
+        """Return the rows of a block whose labels do not fit."""
+        return encode_whole(self._feature, column, clamps=self._clamps, strict=self._strict)[2]
+
+    def take_whole(self, column: WholeColumn) -> None:
+        """Take a block's labels."""
+        block, repaired, _ = encode_whole(self._feature, column, clamps=self._clamps)
+        self._add(block, repaired)
 
     def _add(self, block: _Array, repaired: Repaired) -> None:
         self.repaired += repaired
@@ -567,6 +621,12 @@ def labels_of(study: Study, *, strict: bool = False, clamps: bool | None = None,
     """Return the labels of a file, before any is read; the parameters are those of :class:`Labels`."""
     kind = Labels if study.label.number is None else NumberLabels
     return kind(study, strict=strict, clamps=clamps, part=part)
+
+
+def _texts_of(column: WholeColumn) -> Levels:
+    if not isinstance(column, Levels):
+        raise LocalProtocolError("a label is read as text")
+    return column
 
 
 def _two(allowed: str) -> str:
@@ -891,33 +951,70 @@ class Encoder:
         self._finish(X)
         return repaired
 
-    def encode_whole(self, X: NDArray[np.float64], columns: Mapping[str, WholeColumn]) -> tuple[int, Repaired] | None:
-        """Encode and clip records into the first rows of X, as :meth:`encode` does, but None where it would raise.
+    def encode_whole(
+        self, X: NDArray[np.float64], columns: Mapping[str, WholeColumn], *, strict: bool = False
+    ) -> tuple[int, Repaired, NDArray[np.intp]]:
+        """Encode and clip records into the first rows of X, as :meth:`encode` does.
 
         Parameters
         ----------
         X : ndarray of float64, shape (n or more, d)
         columns : mapping of str to WholeColumn
             The columns of n records as pyarrow has read them.
+        strict : bool
+            Whether cells that the study fills or moves to a bound are told, too.
 
         Returns
         -------
         n : int
         repaired : Repaired
+        rows : ndarray of int
+            The records with a cell that the study refuses, which :meth:`encode_into` shall take anew from their cells.
         """
         clamps, place, n, repaired = self.out_of_bounds == "clamp", 0, 0, Repaired()
-        for f in self.features:
-            column, width = columns[f.name], len(self.of(f))
-            n = len(column)
+        told = [_NO_ROWS]
+
+        def take(start: int, block: _Array, moved: Repaired, rows: NDArray[np.intp]) -> None:
+            nonlocal repaired
+            X[start : start + len(block), place : place + block.shape[1]] = block
+            repaired += moved
+            if len(rows):
+                told.append(rows + start)
+
+        for features, some in self._alike(columns):
+            n = len(some[0])
+            if features[0].levels is None and features[0].edges is None:
+                for start in range(0, n, ROWS):
+                    values = np.stack([column[start : start + ROWS] for column in some])
+                    moved, rows = _to_units(features, values, clamps=clamps, strict=strict)
+                    take(start, values.T, moved, rows)
+                place += len(some)
+                continue
+            (f,), (column,), width = features, some, len(self.of(features[0]))
             for start in range(0, n, ROWS):
-                found = encode_whole(f, column[start : start + ROWS], clamps=clamps, loose=self.loose)
-                if found is None:
-                    return None
-                X[start : min(start + ROWS, n), place : place + width] = found[0][:, -width:]
-                repaired += found[1]
+                part = column[start : start + ROWS]
+                block, moved, rows = encode_whole(f, part, clamps=clamps, loose=self.loose, strict=strict)
+                take(start, block[:, -width:], moved, rows)
             place += width
         self._finish(X[:n])
-        return n, repaired
+        return n, repaired, np.unique(np.concatenate(told))
+
+    def _alike(self, columns: Mapping[str, WholeColumn]) -> Iterator[tuple[list[Feature], list[Any]]]:
+        """Return the columns in their order: numbers with bounds some at a time, every other one by itself."""
+        features, some, size = list[Feature](), list[Any](), 0
+        for f in self.features:
+            column, is_plain = columns[f.name], f.levels is None and f.edges is None
+            if some and not (is_plain and size < TOGETHER):
+                yield features, some
+                features, some, size = [], [], 0
+            if not is_plain:
+                yield [f], [column]
+                continue
+            features.append(f)
+            some.append(column)
+            size += 8 * len(column)
+        if some:
+            yield features, some
 
     def _finish(self, X: NDArray[np.float64]) -> None:
         if self.coding == "treatment":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from itertools import combinations
+import io
+from collections.abc import Sequence
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
-from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
+from masquerade_core.crypto.masks import CheckKey, Words, as_integers, mask_stream, tagged_hash
 from masquerade_core.errors import LocalProtocolError, RunFailed, SumRefused
 from masquerade_core.rng import SystemRng
 from tests.messages import raises
@@ -64,7 +66,7 @@ def test_the_sum_of_masked_words_is_the_sum(length: int, bound: int, parties: in
     vectors, key = _vectors(layout, parties), CheckKey(layout, RNG.bytes(32))
     sent = _contributions(layout, vectors, key)
     assert {(len(words), len(check)) for words, check in sent} == {(layout.total_bytes, layout.check_bytes)}
-    total = layout.decode(layout.add(layout.read(words) for words, _ in sent), parties)
+    total = as_integers(layout.decode(layout.add(layout.read(words) for words, _ in sent), parties))
     assert total == tuple(map(sum, zip(*vectors, strict=True)))
     check = layout.add_checks(check for _, check in sent)
     assert key.fits(total, check)
@@ -82,7 +84,7 @@ def test_words_are_as_short_as_the_bound_allows() -> None:
 def test_the_extremes_are_read_and_more_is_refused(length: int, bound: int) -> None:
     layout = Words(length, bound)
     for vector in ((bound, -bound, 0), (-bound, bound, -1)):
-        assert layout.decode(layout.encode(vector), 1) == vector
+        assert as_integers(layout.decode(layout.encode(vector), 1)) == vector
     for vector in ((bound + 1, 0, 0), (0, 0, -bound - 1)):
         with raises(RunFailed, "masked_sum_too_large"):
             layout.decode(layout.encode(vector), 1)
@@ -94,9 +96,7 @@ def test_ones_own_vector_never_fails_however_large_it_is(bound: int) -> None:
     layout = Words(2, bound)
     huge = [1 << (layout.bits + 5), -(1 << 700)]
     others = [3 - huge[0], 4 - huge[1]]
-    assert layout.decode(layout.add([layout.encode(huge), layout.encode(others)]), 2) == (3, 4)
-    key = CheckKey(layout, RNG.bytes(32))
-    assert (key.of(huge) + key.of(others) - key.of((3, 4))) % layout.prime == 0
+    assert as_integers(layout.decode(layout.add([layout.encode(huge), layout.encode(others)]), 2)) == (3, 4)
 
 
 def test_a_vector_of_another_length_is_a_bug() -> None:
@@ -115,7 +115,7 @@ def test_marks_count_contributions(count: int) -> None:
 def test_every_mark_is_looked_at(bound: int) -> None:
     layout = Words(3, bound)
     sums = layout.add([layout.encode((1, 2, 3))] * 5)
-    assert layout.decode(sums, 5) == (5, 10, 15)
+    assert as_integers(layout.decode(sums, 5)) == (5, 10, 15)
     assert layout.marks == (2 if bound == 100 else 1)
     for place in range(layout.marks):
         for wrong in (4, 6):
@@ -170,15 +170,73 @@ def test_of_10000_forged_sums_none_is_accepted(bound: int) -> None:
     assert key.fits(total, check.to_bytes(16, "little"))
 
 
-@pytest.mark.parametrize("largest", [1, 2**38 - 1, 2**38, 2**55, 2**70])
-@pytest.mark.parametrize("length", [1, 512, 513, 1100])
-def test_long_vectors_have_the_check_value_of_the_definition(length: int, largest: int) -> None:
-    """A long one is computed in limbs of 16 bits, unless they would not hold it."""
-    layout = Words(length, 2**60)
+def _by_definition(layout: Words, key: bytes, vector: Sequence[int]) -> tuple[int, int]:
+    """A vector's check value and the constant, modulo p, in Python's integers and straight from the key's stream."""
+    width, rows, half = layout.check_bytes + 8, -(-layout.length // 512), 1 << (layout.bits - 1)
+    stream = io.BytesIO(mask_stream(key, width * (1 + rows + min(layout.length, 512))))
+    constant, *r = (int.from_bytes(raw, "little") for raw in iter(lambda: stream.read(width), b""))
+    u, v = r[:rows], r[rows:]
+    held = [(x + half) % (2 * half) - half for x in vector]  # what words hold
+    return sum(u[i // 512] * v[i % 512] * x for i, x in enumerate(held)) % layout.prime, constant % layout.prime
+
+
+SIZES = [2**7 - 1, 2**15 - 1, 2**22, 2**31 - 1, 2**36, 2**47 - 1, 2**55 - 1, 2**63 - 1, 2**63, 2**300]
+
+
+@pytest.mark.parametrize("bound", SIZES, ids=lambda bound: f"{bound.bit_length()} bits")
+@pytest.mark.parametrize("length", [1, 511, 512, 513, 1100, 9000])
+def test_check_values_and_sums_are_those_of_pythons_integers(length: int, bound: int) -> None:
+    """In words of every length: the extremes of a layout and of its words, numbers beyond them, and any others."""
+    layout = Words(length, bound)
+    raw = RNG.bytes(32)
+    key, word = CheckKey(layout, raw), 1 << layout.bits
+    vectors = [
+        [bound] * length,
+        [-bound] * length,
+        [(-1) ** i * (word // 2 - i % 2) for i in range(length)],
+        [-word // 2] * length,
+        [(-1) ** i * (word * i + 5) for i in range(length)],
+        _vectors(layout, 1)[0],
+    ]
+    if length > 1100:
+        vectors = vectors[1:3]
+    for vector in vectors:
+        check, constant = _by_definition(layout, raw, vector)
+        assert (key.of(vector) - check) % layout.prime == 0
+        assert (key.constant - constant) % layout.prime == 0
+    masks = [(True, RNG.bytes(32)), (False, RNG.bytes(32))]
+    for vector, other in pairwise(vectors):
+        left, a = layout.masked(layout.encode(vector), key.of(vector), masks)
+        right, b = layout.masked(layout.encode(other), key.of(other), [(not adds, mask) for adds, mask in masks])
+        words, due = (
+            layout.add(map(layout.read, (left, right))),
+            [(x + y) % word for x, y in zip(vector, other, strict=True)],
+        )
+        assert [int(word_) % word for word_ in words] == [2] * layout.marks + due
+        assert len(left) == layout.total_bytes
+        own = [_by_definition(layout, raw, x)[0] for x in (vector, other)]
+        assert int.from_bytes(layout.add_checks((a, b)), "little") == sum(own) % layout.prime
+        if all(abs(x + y) <= bound for x, y in zip(vector, other, strict=True)):
+            assert as_integers(layout.decode(words, 2)) == tuple(x + y for x, y in zip(vector, other, strict=True))
+
+
+def test_arrays_have_the_check_values_of_lists() -> None:
+    layout = Words(600, 2**40)
+    (vector,), key = _vectors(layout, 1), CheckKey(layout, RNG.bytes(32))
+    assert key.of(np.array(vector)) == key.of(vector) == key.of(np.array(vector, dtype=object))
+    assert layout.encode(np.array(vector)).tolist() == layout.encode(vector).tolist()
+
+
+@pytest.mark.parametrize("bound", [2**30, 2**40, 2**60])
+def test_inner_sums_of_digits_are_exact_at_their_largest(bound: int) -> None:
+    """Every bit of v and of each digit is set: no float is rounded, in whatever order it was added up."""
+    layout = Words(512, bound)
     key = CheckKey(layout, RNG.bytes(32))
-    units = [key.of([int(i == j) for i in range(length)]) for j in (0, length - 1)]
-    for vector in ([largest] * length, [-largest] * length, [(-1) ** i * (largest - i % 2) for i in range(length)]):
-        exact = key.of([v * 2**80 for v in vector])  # beyond the limbs: integers of any size
-        assert (key.of(vector) * 2**80 - exact) % layout.prime == 0
-        apart = [*vector[:-1], vector[-1] + 1]
-        assert (key.of(apart) - key.of(vector) - units[1]) % layout.prime == 0
+    key._raw = b"\xff" * len(key._raw)
+    width = len(key._raw) // 512
+    largest = (1 << layout.bits - 1) - 1
+    *rows, lift = key._in_digits(layout.encode([largest] * 512)[layout.marks :])
+    assert (rows[0] - lift - 512 * largest * (2 ** (8 * width) - 1)) % layout.prime == 0
+    assert len({number.bit_length() for number in (*rows, lift)}) == 1
+    assert key._matrix is not None
+    assert (key._matrix.sum(axis=0) * 0xFFFF).max() < 2**53

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from masquerade_core.crypto.masks import tagged_hash
+from masquerade_core.crypto.masks import as_integers, tagged_hash
 from masquerade_core.errors import RunFailed
 from masquerade_core.neighbours import coin_of_set, neighbours_of
 from masquerade_core.seat import Seat
@@ -42,7 +42,7 @@ def _without_their_masks(run: RetriedSums, label: bytes, contribution: Masked) -
     streams = [(adds, tagged_hash("mask", label, key=key)) for adds, key in near]
     masks, _ = run.layout.masked(run.layout.read(bytes(run.layout.total_bytes)), 0, streams)
     try:
-        return run.layout.decode(run.layout.read(contribution.words) + run.layout.read(masks), 1)
+        return as_integers(run.layout.decode(run.layout.read(contribution.words) + run.layout.read(masks), 1))
     except RunFailed:
         return None
 

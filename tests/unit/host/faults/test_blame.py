@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from masquerade.cli import run as command
-from masquerade_core.crypto.masks import Words
+from masquerade_core.crypto.masks import Words, as_integers
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported, SumRefused
 from masquerade_core.evidence import EVIDENCE, Evidence, Findings, read_evidence
@@ -67,7 +67,7 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
         mine = Changing(seat.me, seat.names)
         await mine.join()
         sums = await set_up(mine, study)
-        first = await sums.open_sum(layout, [1, 2, 3, 4], b"first")
+        first = as_integers(await sums.open_sum(layout, [1, 2, 3, 4], b"first"))
         await sums.close()
         return first
 
@@ -75,7 +75,7 @@ def _run(world: World, directory: Path, change: Change) -> dict[str, Path]:
         mine = Changing(seat.me, seat.names)
         await mine.join()
         sums = await set_up_charlie(mine, study)
-        first = await sums.open_sum(layout)
+        first = as_integers(await sums.open_sum(layout))
         await sums.close()
         return first
 

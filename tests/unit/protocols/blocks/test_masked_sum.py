@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from masquerade_core.crypto.masks import CheckKey, Words, mask_stream, tagged_hash
+from masquerade_core.crypto.masks import CheckKey, Words, as_integers, mask_stream, tagged_hash
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE, Study
@@ -75,13 +75,13 @@ def test_charlie_alone_learns_a_sum_that_is_told_to_nobody() -> None:
         await seat.join()
         side = await ms.MaskedPartySums.set_up(seat, study)
         await side.contribute(LAYOUT, VECTORS[name][0], b"")
-        return await side.open_sum(LAYOUT, VECTORS[name][1], b"")
+        return as_integers(await side.open_sum(LAYOUT, VECTORS[name][1], b""))
 
     async def charlie() -> Any:
         seat = sums.table.seat(CHARLIE)
         await seat.join()
         side = ms.MaskedCharlieSums(seat, study)
-        return await side.aggregate(LAYOUT), await side.open_sum(LAYOUT)
+        return as_integers(await side.aggregate(LAYOUT)), as_integers(await side.open_sum(LAYOUT))
 
     results = sums.table.run({**{name: party(name) for name in study.names}, CHARLIE: charlie()})
     first, second = _added(0, "p0", "p1", "p2"), _added(1, "p0", "p1", "p2")
@@ -167,7 +167,7 @@ def test_without_the_constant_a_multiple_is_accepted(monkeypatch: pytest.MonkeyP
 def _opened(layout: Words, contributions: list[messages.Masked]) -> tuple[int, ...] | None:
     """The sum that Charlie reads from these contributions, for any number of them; None if it is no sum."""
     try:
-        return layout.decode(layout.add(layout.read(c.words) for c in contributions), len(contributions))
+        return as_integers(layout.decode(layout.add(layout.read(c.words) for c in contributions), len(contributions)))
     except RunFailed:
         return None
 

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from masquerade_core.crypto.masks import as_integers
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.model import Model
@@ -221,7 +222,7 @@ def _mu(epsilon: float, delta: float) -> float:
 def _opened(table: Table, name: str, slots: Any) -> _Array:
     """The sums that a party was told, without N, in units of 1."""
     told = _told(table, name)
-    sums = [slots.decode(slots.read(each.words), len(members)) for each, members in _with_members(told)]
+    sums = [as_integers(slots.decode(slots.read(each.words), len(members))) for each, members in _with_members(told)]
     return np.array(sums, dtype=float) / F
 
 
@@ -374,7 +375,7 @@ def test_a_summary_is_made_again_with_noise_of_its_own() -> None:
     (summed,) = (each for each in _told(table, "p1") if not each.again)
     slots = as_words(summary.layout(study, summary.noise_of(study)))
     others = [drawn(table, name, "noisy counts of retry 0") for name in ("p1", "p3", "p4", "p5")]
-    assert slots.decode(slots.read(summed.words), 4) == tuple(map(sum, zip(*others, strict=True)))
+    assert as_integers(slots.decode(slots.read(summed.words), 4)) == tuple(map(sum, zip(*others, strict=True)))
 
 
 def _told(table: Table, name: str) -> list[Outcome]:
