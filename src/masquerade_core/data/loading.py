@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from masquerade_core.data.blocks import no_records, note_broken, source_of
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
-from masquerade_core.data.records import Records, check_size
+from masquerade_core.data.records import Records, check_size, copy_rows
 from masquerade_core.data.schema import (
     Covariates,
     Dataset,
@@ -134,10 +134,7 @@ def _read(
     if any(sign.final for sign in source.signs):
         faults.check()
     # The system gives memory only to the rows that are written.
-    if room is None:
-        X = np.empty((source.about, encoder.d), encoder.dtype)
-    else:
-        X = room.matrix(source.most, encoder.d, encoder.dtype)
+    X = encoder.matrix(source.about) if room is None else room.matrix(source.most, encoder.d, encoder.dtype)
     reading = Reading(encoder, labels, faults, X)
     for block in source.blocks:
         if room is not None:
@@ -216,8 +213,8 @@ class Reading:
     def _make_room(self, more: int) -> None:
         """Copy the records into a larger matrix, if this one has no room for some more."""
         if self.n + more > len(self.X):
-            larger = np.empty((2 * (self.n + more), self.X.shape[1]), self.X.dtype)
-            larger[: self.n] = self.X[: self.n]
+            larger = self.encoder.matrix(2 * (self.n + more))
+            copy_rows(self.X[: self.n], larger[: self.n])
             self.X = larger
 
 
@@ -230,7 +227,7 @@ def note_some(
     faults: Faults,
 ) -> None:
     """Encode some rows of X anew, from their cells, and note their faults and those of their labels."""
-    exact = np.empty((len(rows), X.shape[1]), X.dtype)
+    exact = encoder.matrix(len(rows))
     encoder.encode_into(exact, table.columns, table.places(faults.source), faults)
     X[rows] = exact
     if labels is not None:
