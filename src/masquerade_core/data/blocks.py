@@ -15,7 +15,6 @@ nearly a wanted one, since the first line of a file without headings is a record
 """
 
 import importlib.util
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,10 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, starmap
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from masquerade_core.data.file_faults import Faults, FaultyFile, Sign, line_kind
-from masquerade_core.data.files import PARQUET, data_at, opened
+from masquerade_core.data.files import PARQUET, content_of_file, data_at
 from masquerade_core.data.schema import WholeColumn
 from masquerade_core.data.texts import (
     Block,
@@ -43,6 +42,9 @@ from masquerade_core.data.texts import (
     parse_some,
 )
 
+if TYPE_CHECKING:
+    from masquerade_core.data.packed import Unpacked
+
 __all__ = ["NO_RECORDS", "TextTable", "cell_text", "no_records", "note_broken", "read_table", "source_of"]
 
 
@@ -53,6 +55,7 @@ _HEAD = 1 << 16
 _LONGEST = 1 << 25  # of a record; a quote that is open for longer will not be closed
 _LARGE = 1 << 20  # records of a group, as pyarrow writes them
 _WORTH_IT = 1 << 20  # a CSV file with fewer bytes is read before pyarrow would be there
+_UNPACKED = 6  # a table is about so many times as large as it is packed
 _THREADS = 2  # that read blocks of CSV while the last ones are encoded
 
 
@@ -97,11 +100,14 @@ def source_of(
 
         return parquet_source(ParquetFile(path), numbers, others, most=_LARGE if small else sys.maxsize)
     wanted = (*numbers, *others)
-    with opened(path) as file:
+    with content_of_file(path) as file:
         encoding = encoding_of(file.read(_HEAD))
-        file.seek(0)
+        is_packed = not hasattr(file, "fileno")
+    with content_of_file(path) as file:
         first, _ = next(_whole_lines(_as_utf8(file, encoding), _HEAD), (b"", True))
-        size = os.fstat(file.fileno()).st_size
+    size = path.stat().st_size
+    if is_packed:
+        size *= _UNPACKED
     opening = opening_of(first, wanted, encoding, fills=fills)
     reader = None
     if size >= _WORTH_IT and not opening.signs:
@@ -125,13 +131,13 @@ def _columns_reader(layout: Layout, numbers: Sequence[str], others: Sequence[str
 # --- CSV -------------------------------------------------------------------------------
 
 
-def _as_utf8(file: BinaryIO, encoding: str) -> BinaryIO | Recoded:
+def _as_utf8(file: "BinaryIO | Unpacked", encoding: str) -> "BinaryIO | Recoded | Unpacked":
     return file if encoding == "utf-8" else Recoded(file, encoding)
 
 
 def _csv(path: Path, opening: Opening, reader: Any, *, fills: bool) -> Iterator[Block]:
     line, layout = opening.lines, opening.layout
-    with opened(path) as file, ThreadPoolExecutor(_THREADS) as pool:
+    with content_of_file(path) as file, ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Block] = deque()
         text = _as_utf8(file, opening.encoding)
         text.read(opening.size)
@@ -152,7 +158,7 @@ def _tables(body: bytes, layout: Layout, source: str, first: int, fills: bool) -
     return (parse_lines(body, layout, source, first, fills=fills),)
 
 
-def _whole_lines(file: BinaryIO | Recoded, size: int) -> Iterator[tuple[bytes, bool]]:
+def _whole_lines(file: "BinaryIO | Recoded | Unpacked", size: int) -> Iterator[tuple[bytes, bool]]:
     """Cut a file into blocks that end where a line does, which is not inside quotes; and say whether they do."""
     kept, seen, inside = b"", 0, False
     while data := file.read(size):
@@ -164,6 +170,9 @@ def _whole_lines(file: BinaryIO | Recoded, size: int) -> Iterator[tuple[bytes, b
         if end and (not inside or len(kept) > max(_LONGEST, 16 * size)):
             yield kept[:end], not inside
             kept, seen, inside = kept[end:], 0, False
+        elif len(kept) > max(_LONGEST, 16 * size):  # one line, which no record is as long as
+            yield kept, False
+            kept, seen, inside = b"", 0, False
     if kept:
         yield kept, kept.count(b'"') % 2 == 0
 

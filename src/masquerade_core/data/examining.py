@@ -265,7 +265,7 @@ class _Examining:
     def takes_whole(self, block: Block, columns: Mapping[str, WholeColumn]) -> bool:
         """Take a block column by column, and its faulty records cell by cell; returns whether that could be done."""
         labels = columns[self.labels.name]
-        X = np.empty((len(labels), self.encoder.d))
+        X = self.encoder.matrix(len(labels))
         n, _, rows = self._exact.encode_whole(X, columns, strict=True)
         rows = np.union1d(rows, self.labels.rows_to_note(labels))
         if len(rows):
@@ -282,7 +282,7 @@ class _Examining:
         """Take a block cell by cell, and note its faults."""
         note_broken(table, self.faults, refused=self.encoder.out_of_bounds != "clamp")
         good = table.whole()
-        X = np.empty((len(good.numbers), self.encoder.d))
+        X = self.encoder.matrix(len(good.numbers))
         self.encoder.encode_into(X, good.columns, good.places(self.faults.source), self.faults)
         self.labels.take(good, self.faults)
         self._watch(X, good.columns)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from masquerade_core.data.blocks import no_records, note_broken, source_of
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
-from masquerade_core.data.records import Records, check_size
+from masquerade_core.data.records import Records, check_size, copy_rows
 from masquerade_core.data.schema import (
     Covariates,
     Dataset,
@@ -68,7 +68,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True, coding:
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
     labels = labels_of(study)
-    X, repaired = _read(path, Encoder.from_study(study, coding), labels)
+    X, repaired = _read(path, Encoder.from_study(study, coding), labels, most=study.max_records if need_label else None)
     made = Covariates if coding == "treatment" else Dataset
     dataset = made(X, labels.finish(), study.classes, repaired + labels.repaired)
     if need_label:
@@ -90,7 +90,7 @@ def stream_csv(path: Path | str, study: Study, folder: Path | str, coding: Codin
 
     labels = labels_of(study)
     with Room(folder, coding) as room:
-        _, repaired = _read(path, Encoder.from_study(study, coding), labels, room)
+        _, repaired = _read(path, Encoder.from_study(study, coding), labels, room, study.max_records)
         y = labels.numbers()
         check_size(len(y), study, data_at(path).name)
         return room.records(y, study.classes, repaired + labels.repaired)
@@ -119,23 +119,29 @@ def records_of(
 
 
 def _read(
-    path: Path | str, encoder: Encoder, labels: Labels | None, room: "Room | None" = None
+    path: Path | str,
+    encoder: Encoder,
+    labels: Labels | None,
+    room: "Room | None" = None,
+    most: int | None = None,
 ) -> tuple[NDArray[np.float64], Repaired]:
-    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
+    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block.
+
+    Where there are more than ``most``, it returns some more than that, and the caller refuses them.
+    """
     source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp", small=room is not None)
     faults = Faults(source.name, source.unit, signs=list(source.signs))
     if any(sign.final for sign in source.signs):
         faults.check()
     # The system gives memory only to the rows that are written.
-    if room is None:
-        X = np.empty((source.about, encoder.d), encoder.dtype)
-    else:
-        X = room.matrix(source.most, encoder.d, encoder.dtype)
+    X = encoder.matrix(source.about) if room is None else room.matrix(source.most, encoder.d, encoder.dtype)
     reading = Reading(encoder, labels, faults, X)
     for block in source.blocks:
         if room is not None:
             room.filled(reading.n)
         reading.take(block)
+        if most is not None and reading.n > most:
+            break
     if room is not None:
         room.filled(reading.n)
     if labels is not None:
@@ -207,8 +213,8 @@ class Reading:
     def _make_room(self, more: int) -> None:
         """Copy the records into a larger matrix, if this one has no room for some more."""
         if self.n + more > len(self.X):
-            larger = np.empty((2 * (self.n + more), self.X.shape[1]), self.X.dtype)
-            larger[: self.n] = self.X[: self.n]
+            larger = self.encoder.matrix(2 * (self.n + more))
+            copy_rows(self.X[: self.n], larger[: self.n])
             self.X = larger
 
 
@@ -221,7 +227,7 @@ def note_some(
     faults: Faults,
 ) -> None:
     """Encode some rows of X anew, from their cells, and note their faults and those of their labels."""
-    exact = np.empty((len(rows), X.shape[1]), X.dtype)
+    exact = encoder.matrix(len(rows))
     encoder.encode_into(exact, table.columns, table.places(faults.source), faults)
     X[rows] = exact
     if labels is not None:

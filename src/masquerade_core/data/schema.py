@@ -57,7 +57,18 @@ from masquerade_core.data.file_faults import (
     renaming,
     spelled,
 )
-from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
+from masquerade_core.data.records import (
+    ROWS,
+    OfBlock,
+    Records,
+    Repaired,
+    are_held_back,
+    cells_in,
+    content_of,
+    few_rows,
+    taken,
+    zeros,
+)
 from masquerade_core.data.texts import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import encoder_to_json
@@ -74,6 +85,7 @@ __all__ = [
     "Labels",
     "Levels",
     "NumberLabels",
+    "OneHot",
     "Repaired",
     "check_labels",
     "check_rows",
@@ -152,12 +164,31 @@ def length_of(columns: Mapping[str, Column], names: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True, repr=False)
+class OneHot:
+    """Coordinates of which each record has a single 1.
+
+    Parameters
+    ----------
+    places : ndarray of int, shape (n,)
+    width : int
+        How many coordinates there are.
+    """
+
+    places: NDArray[np.intp]
+    width: int
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.places)
+
+
+@dataclass(frozen=True, repr=False)
 class EncodedColumn:
     """A column's coordinates, and its cells that do not fit.
 
     Parameters
     ----------
-    block : ndarray, shape (n, k)
+    block : ndarray of shape (n, k), or OneHot
         With every cell that does not fit moved to a bound or filled.
     repaired : Repaired
         How many cells were.
@@ -165,7 +196,7 @@ class EncodedColumn:
         The rows of these cells, by what is wrong with them.
     """
 
-    block: _Array
+    block: "_Array | OneHot"
     repaired: Repaired
     faults: dict[Kind, list[int]] = field(default_factory=dict)
 
@@ -203,7 +234,7 @@ def encode_column(f: Feature, cells: Column, *, loose: bool = False) -> EncodedC
 
 def encode_whole(
     f: Feature, column: WholeColumn, *, clamps: bool, loose: bool = False, strict: bool = False
-) -> tuple[_Array, Repaired, NDArray[np.intp]]:
+) -> "tuple[_Array | OneHot, Repaired, NDArray[np.intp]]":
     """Return a column's coordinates as :func:`encode_column` does, and the rows whose cells that one shall look at.
 
     These are the rows that the study refuses; where ``strict`` is true, also those that it fills or moves to a bound.
@@ -218,7 +249,7 @@ def encode_whole(
                 said = np.array([clamps or is_missing(text) for text in column.texts])
                 rows = filled[~said[column.places[filled]]]
             places[filled] = (f.levels or ()).index(str(f.filler))
-        return _one_hot(places, len(f.levels or ())), Repaired(filled=len(filled)), rows
+        return OneHot(places, len(f.levels or ())), Repaired(filled=len(filled)), rows
     if f.edges is None:
         values = column[None].copy()
         repaired, rows = _to_units([f], values, clamps=clamps, strict=strict)
@@ -293,7 +324,7 @@ def _levels(f: Feature, cells: Column, *, loose: bool) -> EncodedColumn:
                 kinds[texts[row]] = kind_of_level(texts[row], levels)
             faults.setdefault(kinds[texts[row]], []).append(row)
     places[strange] = levels.index(str(f.filler))
-    return EncodedColumn(_one_hot(places, len(levels)), Repaired(filled=len(strange)), faults)
+    return EncodedColumn(OneHot(places, len(levels)), Repaired(filled=len(strange)), faults)
 
 
 def _numbers(f: Feature, cells: Column) -> EncodedColumn:
@@ -307,7 +338,7 @@ def _numbers(f: Feature, cells: Column) -> EncodedColumn:
     return EncodedColumn(block, repaired, faults)
 
 
-def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array, Repaired]:
+def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array | OneHot, Repaired]:
     """Return the coordinates of numbers; those outside the public bounds are moved to the nearer one."""
     clamped = 0
     if f.min is not None and f.max is not None:
@@ -315,7 +346,7 @@ def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array, Repaired]:
         values = np.clip(values, f.min, f.max)
     repaired = Repaired(clamped, filled)
     if f.edges is not None:  # a value on an edge belongs to the bin above it
-        return _one_hot(np.searchsorted(np.array(f.edges), values, side="right"), len(f.edges) + 1), repaired
+        return OneHot(np.searchsorted(np.array(f.edges), values, side="right"), len(f.edges) + 1), repaired
     if f.min is None or f.max is None:
         raise LocalProtocolError(f"feature {f.name!r} has neither bounds, levels nor edges")
     return _to_unit(f, values)[:, None], repaired
@@ -331,10 +362,17 @@ def _to_unit(f: Feature, values: _Array) -> _Array:
     return values
 
 
-def _one_hot(places: NDArray[np.intp], width: int) -> NDArray[np.float64]:
-    block = np.zeros((len(places), width))
-    block[np.arange(len(places)), places] = 1.0
-    return block
+def _put(block: _Array | OneHot, X: NDArray[np.float64]) -> None:
+    """Write coordinates into a part of X; where X is narrower, without the first ones."""
+    if not isinstance(block, OneHot):
+        X[:] = block[:, -X.shape[1] :]
+        return
+    for some in few_rows(X):
+        if X[some].any():  # a page that is not written to takes no memory
+            X[some] = 0.0
+    places = block.places - (block.width - X.shape[1])
+    rows = np.flatnonzero(places >= 0)
+    X[rows, places[rows]] = 1.0
 
 
 def _texts(cells: Column) -> tuple[Sequence[str], dict[Kind, list[int]]]:
@@ -607,7 +645,9 @@ class NumberLabels(Labels):
         block, repaired, _ = encode_whole(self._feature, column, clamps=self._clamps)
         self._add(block, repaired)
 
-    def _add(self, block: _Array, repaired: Repaired) -> None:
+    def _add(self, block: _Array | OneHot, repaired: Repaired) -> None:
+        if isinstance(block, OneHot):
+            raise LocalProtocolError("a label that is a number has no bins")
         self.repaired += repaired
         self._parts.append(block[:, 0])
 
@@ -650,8 +690,8 @@ def check_rows(X: NDArray[np.float64], coding: Coding = "one-hot") -> None:
     """
     if X.ndim != 2:  # noqa: PLR2004
         raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
-    for start in range(0, len(X), ROWS):  # some rows at a time: a copy of all of them would double the memory
-        rows = np.asarray(X[start : start + ROWS], dtype=np.float64)
+    for some in few_rows(X):  # a copy of all of them would double the memory
+        rows = np.asarray(X[some], dtype=np.float64)
         if not np.isfinite(rows).all():
             raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
         if coding == "treatment" and (np.abs(rows) > 1).any():
@@ -750,7 +790,7 @@ class Dataset(Records):
 
     def _side(self, kept: NDArray[np.bool_]) -> Self:
         before = np.concatenate(([0], np.cumsum(kept)))
-        side = replace(self, X=self.X[kept], y=self.y[kept], repaired=Repaired())
+        side = replace(self, X=taken(self.X, kept), y=self.y[kept], repaired=Repaired())
         object.__setattr__(side, "_ends_of_side", tuple(before[list(self._ends)].tolist()))
         return side
 
@@ -786,7 +826,10 @@ class Covariates(Dataset):
     def _check(self) -> None:
         for values, dimensions in ((self.X, 2), (self.y, 1)):
             # Written so that a number that is not finite fails as well.
-            if values.ndim != dimensions or not (np.abs(values) <= 1).all():
+            fits = values.ndim == dimensions
+            if not fits or not all(
+                (np.abs(values[some]) <= 1).all() for some in few_rows(values.reshape(len(values), -1))
+            ):
                 raise LocalProtocolError("a covariate or a label lies outside [-1, 1]; no privacy bound would hold")
 
     def __repr__(self) -> str:
@@ -858,6 +901,10 @@ class Encoder:
         """The number of coordinates."""
         return len(self.names)
 
+    def matrix(self, n: int) -> NDArray[Any]:
+        """Return room for n records: zeros where they are wide, so that what stays zero takes no memory."""
+        return zeros(n, self.d, self.dtype)
+
     @property
     def loose(self) -> bool:
         """Whether levels are matched loosely."""
@@ -915,7 +962,7 @@ class Encoder:
     def encode_counted(self, columns: Mapping[str, Column]) -> tuple[NDArray[np.float64], Repaired]:
         """Encode and clip records as :meth:`encode` does; returns also how many cells were moved or filled."""
         n = length_of(columns, self.columns)
-        X, faults = np.empty((n, self.d), dtype=self.dtype), Faults("the data", "record")
+        X, faults = self.matrix(n), Faults("the data", "record")
         repaired = self.encode_into(X, columns, range(1, n + 1), faults)
         faults.check()
         return X, repaired
@@ -946,7 +993,7 @@ class Encoder:
             for kind, rows in found.faults.items():
                 refused = not is_allowed(f, kind, clamps=clamps)
                 faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
-            X[:, place : place + width] = found.block[:, -width:]  # of levels, treatment coding has no first
+            _put(found.block, X[:, place : place + width])  # of levels, treatment coding has no first
             place, repaired = place + width, repaired + found.repaired
         self._finish(X)
         return repaired
@@ -974,9 +1021,9 @@ class Encoder:
         clamps, place, n, repaired = self.out_of_bounds == "clamp", 0, 0, Repaired()
         told = [_NO_ROWS]
 
-        def take(start: int, block: _Array, moved: Repaired, rows: NDArray[np.intp]) -> None:
+        def take(start: int, width: int, block: _Array | OneHot, moved: Repaired, rows: NDArray[np.intp]) -> None:
             nonlocal repaired
-            X[start : start + len(block), place : place + block.shape[1]] = block
+            _put(block, X[start : start + len(block), place : place + width])
             repaired += moved
             if len(rows):
                 told.append(rows + start)
@@ -987,14 +1034,14 @@ class Encoder:
                 for start in range(0, n, ROWS):
                     values = np.stack([column[start : start + ROWS] for column in some])
                     moved, rows = _to_units(features, values, clamps=clamps, strict=strict)
-                    take(start, values.T, moved, rows)
+                    take(start, len(some), values.T, moved, rows)
                 place += len(some)
                 continue
             (f,), (column,), width = features, some, len(self.of(features[0]))
             for start in range(0, n, ROWS):
                 part = column[start : start + ROWS]
                 block, moved, rows = encode_whole(f, part, clamps=clamps, loose=self.loose, strict=strict)
-                take(start, block[:, -width:], moved, rows)
+                take(start, width, block, moved, rows)
             place += width
         self._finish(X[:n])
         return n, repaired, np.unique(np.concatenate(told))
@@ -1021,10 +1068,14 @@ class Encoder:
             return
         if self.intercept:
             X[:, -1] = 1.0
-        for start in range(0, len(X), ROWS):
-            rows = X[start : start + ROWS]
-            if rows.dtype == np.float64:
-                rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
+        for some in few_rows(X):
+            rows = X[some]
+            exact = np.asarray(rows, dtype=np.float64)
+            lengths = np.maximum(1.0, np.linalg.norm(exact, axis=1))
+            if (at := cells_in(rows)) is not None:
+                clipped = exact[at] / lengths[at[0]]
+                rows[at] = clipped if rows.dtype == np.float64 else _towards_zero(clipped)
+            elif rows.dtype == np.float64:
+                rows /= lengths[:, None]
             else:
-                exact = rows.astype(np.float64)
-                rows[:] = _towards_zero(exact / np.maximum(1.0, np.linalg.norm(exact, axis=1))[:, None])
+                rows[:] = _towards_zero(exact / lengths[:, None])

@@ -18,11 +18,14 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from masquerade_core.data.file_faults import NO_CSV, NO_UTF8, Place, Sign, Unit
-from masquerade_core.data.files import SAVE_AS_CSV, columns_of, loosely, opened
+from masquerade_core.data.files import SAVE_AS_CSV, columns_of, content_of_file, loosely
 from masquerade_core.words import counted
+
+if TYPE_CHECKING:
+    from masquerade_core.data.packed import Unpacked
 
 __all__ = [
     "SEPARATORS",
@@ -268,7 +271,7 @@ class Source:
         if self.lines_of is None:
             return self.about
         lines = 1
-        with opened(self.lines_of) as file:
+        with content_of_file(self.lines_of) as file:
             while data := file.read(_BYTES):
                 lines += data.count(b"\n") + data.count(b"\r")
         return lines
@@ -336,7 +339,7 @@ class Recoded:
     encoding : str
     """
 
-    def __init__(self, file: BinaryIO, encoding: str) -> None:
+    def __init__(self, file: "BinaryIO | Unpacked", encoding: str) -> None:
         self._file = file
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         self._left = b""

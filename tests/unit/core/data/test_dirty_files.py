@@ -170,7 +170,7 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
     "empty": ("", ["is empty"], ["the first line names the columns"]),
     "names alone": (HEAD + "\n", ["has column names but no records"], ["put a record on each further line"]),
     "Excel": (_zip(CANARY), ["is an Excel workbook"], ["save the table as 'CSV UTF-8"]),
-    "gzip": (gzip.compress(csv().encode()), ["is compressed with gzip"], ["gunzip"]),
+    "gzip, twice": (gzip.compress(gzip.compress(csv().encode())), ["is compressed with gzip"], ["gunzip"]),
     "JSON": ('[{"radius": 86753.09172}]', ["is JSON, and not a CSV file"], ["save the table as CSV"]),
     "a web page": (f"<!DOCTYPE html><p>{CANARY}", ["is a web page"], ["save the table as CSV"]),
 }  # fmt: skip
