@@ -265,6 +265,8 @@ class _CharlieLink(FakeCharlieLink):
 class Group:
     """Charlie's site and the parties', with one clock and one network."""
 
+    site: type[Site] = Site
+
     def __init__(self, world: World, roles: dict[str, Callable[[Seat], Role]]) -> None:
         self.world = world
         self.clock = Clock()
@@ -273,7 +275,7 @@ class Group:
         self._connections = 0
         self.links: dict[str, _PartyLink] = {}
         self.tamper: Callable[[str, str, bytes], bytes | None] = lambda _source, _to, data: data
-        self.sites = {name: Site(self, name, roles[name]) for name in (*world.study.names, CHARLIE)}
+        self.sites = {name: self.site(self, name, roles[name]) for name in (*world.study.names, CHARLIE)}
 
     def session(self, site: Site) -> PartySession | CharlieSession:
         """Make a session of a new process."""

@@ -278,7 +278,6 @@ def _form(own: OwnText) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
     plain = own.encoding in {"utf-8", "utf-8 with a mark"}
     mends = (
-        *((f"the packing with {own.packed}",) if own.packed else ()),
         *(() if plain else (f"the encoding, {own.encoding}",)),
         *(() if own.separator == "," else (f"{separator} between cells",)),
     )

@@ -7,19 +7,19 @@ names alone.
 
 import codecs
 import csv
-import gzip
 import importlib
 import io
 import re
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from masquerade_core.data.blocks import TextTable, read_table
+from masquerade_core.data.files import content_of_file
+from masquerade_core.data.packed import Packing, Unpacked
 from masquerade_core.data.texts import SEPARATORS, encoding_of, foreign
 from masquerade_core.errors import BadInput
 from masquerade_core.study.text import did_you_mean
@@ -46,7 +46,7 @@ _SOME = 1 << 16  # bytes in which the line of names is looked for
 _NAMES_FIRST = "put a line with the columns' names before the first record"
 _SAVE_AS_CSV = "save the table as CSV in UTF-8"
 _WESTERN = "windows-1252"  # of what is no UTF-8, what Excel writes in western Europe and America
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_MOST = 1 << 31  # bytes of a table's text, which is in memory as a whole
 
 Kind = Literal["number", "truth", "text", ""]
 
@@ -81,7 +81,7 @@ class OwnText:
 
     text: str
     encoding: str
-    packed: str = ""
+    packed: Packing = ""
 
     @property
     def before(self) -> str:
@@ -111,11 +111,12 @@ def text_of(path: Path) -> OwnText:
     BadInput
         It is no text.
     """
-    with _readable(path):
-        raw = path.read_bytes()
-    packed = _packed(raw)
-    if packed:
-        raw = _unpacked(raw, packed, path)
+    raw, packed = _unpacked(path, _MOST + 1)
+    if len(raw) > _MOST:
+        raise BadInput(
+            f"{path.name} has more than {_MOST >> 20:,} MiB of text, the most that is looked at as a whole",
+            "write a part of the table to a file of its own",
+        )
     if found := foreign(raw):
         raise BadInput(f"{path.name} {found[0]}", found[1])
     if encoding_of(raw) == "utf-8" and b"\0" in raw:
@@ -123,29 +124,10 @@ def text_of(path: Path) -> OwnText:
     return OwnText(*_decoded(raw), packed)
 
 
-def _packed(start: bytes) -> str:
-    return next((name for mark, name in ((_GZIP, "gzip"), (_ZSTD, "zstd")) if start.startswith(mark)), "")
-
-
-def _unpacked(raw: bytes, packed: str, path: Path) -> bytes:
-    damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
-    try:
-        with gzip.open(io.BytesIO(raw)) if packed == "gzip" else _zstd(io.BytesIO(raw), path) as file:
-            found: bytes = file.read()
-    except damaged:
-        raise BadInput(f"{path.name} is packed with {packed}, and damaged", "write the file again") from None
-    return found
-
-
-def _zstd(file: Any, path: Path) -> Any:
-    """Return a file's bytes unpacked, by the library that reads Parquet."""
-    try:
-        return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd")
-    except ImportError:
-        raise BadInput(
-            f"{path.name} is packed with zstd, and pyarrow, which unpacks it, is not installed",
-            "unpack it with unzstd, or install pyarrow with 'pip install pyarrow'",
-        ) from None
+def _unpacked(path: Path, most: int) -> tuple[bytes, Packing]:
+    """Return the first bytes of a file's content, and how the file is packed."""
+    with content_of_file(path) as file:
+        return file.read(most), file.packing if isinstance(file, Unpacked) else ""
 
 
 def _decoded(raw: bytes) -> tuple[str, str]:
@@ -187,14 +169,8 @@ def read_names(path: Path, *, mends: bool = False) -> tuple[Heading, ...]:
     with _readable(path):
         if path.suffix.lower() in _PARQUET:
             return _parquet_headings(path)
-        with path.open("rb") as raw:
-            packed = _packed(raw.read(len(_ZSTD)))
-        if packed == "zstd":
-            start = _unpacked(path.read_bytes(), packed, path)[:_LONGEST_LINE]
-        else:
-            with gzip.open(path) if packed else path.open("rb") as lines:
-                start = lines.read(_SOME)
-                start += lines.readline(_LONGEST_LINE)  # of UTF-16, half of the line's end is missing
+        start, _ = _unpacked(path, _SOME + _LONGEST_LINE)
+        start = start[: start.find(b"\n", _SOME) + 1 or None]  # of UTF-16, half of the line's end is missing
     encoding = encoding_of(start)
     bytewise = encoding == "utf-8"  # the names are decoded by themselves: no record is
     text = start.removeprefix(codecs.BOM_UTF8).decode("latin-1") if bytewise else start.decode(encoding, "ignore")

@@ -1,18 +1,24 @@
 """Arrow's columns as the columns that this program encodes: numbers, or different texts and where each stands."""
 
 import importlib
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.data.file_faults import is_missing, number_of
 from masquerade_core.data.schema import MISSING_WORDS, Levels, WholeColumn
 from masquerade_core.data.texts import Layout
 
-__all__ = ["csv_columns", "is_number", "levels_of", "numbers_of", "one_array"]
+__all__ = ["CsvColumns", "is_number", "levels_of", "numbers_of", "one_array"]
 
 _NULLS = tuple(sorted({shape(word) for word in MISSING_WORDS for shape in (str, str.upper, str.capitalize)} | {"NaN"}))
+
+_PLAIN = r"^[+-]?[0-9]{1,30}(\.[0-9]{0,30})?$"  # a number, without any doubt
 
 
 def is_number(kind: Any) -> bool:
@@ -21,13 +27,20 @@ def is_number(kind: Any) -> bool:
 
 
 def numbers_of(column: Any) -> NDArray[np.float64]:
-    """Return an Arrow array of numbers, NaN where one is missing."""
-    values = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(values, dtype=np.float64)
+    """Return an Arrow column of numbers, NaN where one is missing."""
+    if column.type != _float64():
+        column = column.cast("float64", safe=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+@lru_cache(maxsize=1)
+def _float64() -> Any:
+    return importlib.import_module("pyarrow").float64()
 
 
 def levels_of(column: Any, texts: Callable[[Any], list[str]]) -> Levels:
     """Return an Arrow array as its different texts, as ``texts`` writes them, and each record's place among them."""
+    column = one_array(column)
     if not str(column.type).startswith("dictionary"):
         column = column.dictionary_encode()
     different = texts(column.dictionary)
@@ -35,38 +48,106 @@ def levels_of(column: Any, texts: Callable[[Any], list[str]]) -> Levels:
     return Levels(places.astype(np.intp, copy=False), (*different, ""))
 
 
-def csv_columns(
-    body: bytes, layout: Layout, numbers: Sequence[str], others: Sequence[str], fills: bool
-) -> Mapping[str, WholeColumn] | None:
-    """Return the columns of a block of CSV; None where pyarrow cannot read them, so that it is read cell by cell."""
-    if not (fills or body.isascii()):
+class CsvColumns:
+    """Reads blocks of a CSV file column by column.
+
+    Parameters
+    ----------
+    layout : Layout
+    numbers, others : sequence of str
+        The wanted columns that hold numbers, and those whose texts matter.
+    fills : bool
+        Whether bytes that are no UTF-8, and texts where numbers belong, are read as well as can be.
+    """
+
+    def __init__(self, layout: Layout, numbers: Sequence[str], others: Sequence[str], *, fills: bool) -> None:
+        self._numbers, self._others, self._fills = numbers, others, fills
+        self._odd = frozenset[str]()  # columns of numbers that have had a text in some block
+        self._arrow, self._reads = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
+        often = Counter(layout.header)
+        self._names = [name if often[name] == 1 else f"{name}\0{i}" for i, name in enumerate(layout.header)]
+        self._options: dict[frozenset[str], Any] = {}
+
+    def __call__(self, body: bytes) -> Mapping[str, WholeColumn] | None:
+        """Return the columns of a block; None where pyarrow cannot read them, so that it is read cell by cell.
+
+        A text in a column of numbers is NaN where the study fills such cells. Elsewhere it is infinite: such a number
+        fits nowhere, so its record is taken anew from its cells, which say what is wrong.
+        """
+        if not (self._fills or body.isascii()):
+            try:
+                body.decode()
+            except UnicodeDecodeError:
+                return None
+        odd = self._odd
         try:
-            body.decode()
-        except UnicodeDecodeError:
-            return None
-    arrow, reads = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
-    header = layout.header
-    level = arrow.dictionary(arrow.int32(), arrow.string())
-    names = [name if header.count(name) == 1 else f"{name}\0{i}" for i, name in enumerate(header)]
-    try:
-        table = reads.read_csv(
-            arrow.py_buffer(body),
-            read_options=reads.ReadOptions(column_names=names, block_size=len(body) + 1, use_threads=False),
-            parse_options=reads.ParseOptions(newlines_in_values=True),
-            convert_options=reads.ConvertOptions(
-                column_types=dict.fromkeys(numbers, arrow.float64()) | dict.fromkeys(others, level),
-                include_columns=[*numbers, *others],
-                null_values=_NULLS,
-                strings_can_be_null=False,
-            ),
+            table = self._read(body, odd)
+        except self._arrow.ArrowException as error:
+            if "conversion" not in str(error) or not (more := self._texts_in(body)) - odd:
+                return None
+            self._odd = odd = odd | more
+            table = self._read(body, odd)
+        found: dict[str, WholeColumn] = {}
+        for name in self._numbers:
+            column = table.column(name)
+            found[name] = self._some_numbers(column) if name in odd else numbers_of(column)
+        return found | {name: levels_of(table.column(name), _as_list) for name in self._others}
+
+    def _read(self, body: bytes, odd: frozenset[str]) -> Any:
+        if odd not in self._options:
+            types = dict.fromkeys(self._numbers, _float64()) | dict.fromkeys(odd, self._arrow.string())
+            types |= dict.fromkeys(self._others, self._arrow.dictionary(self._arrow.int32(), self._arrow.string()))
+            self._options = {odd: self._converting((*self._numbers, *self._others), types, nulls=False)}
+        return self._table(body, self._options[odd])
+
+    def _texts_in(self, body: bytes) -> frozenset[str]:
+        """Return the columns of numbers in which some cell of a block is a text."""
+        types = dict.fromkeys(self._numbers, self._arrow.string())
+        try:
+            table = self._table(body, self._converting(self._numbers, types, nulls=True))
+        except self._arrow.ArrowException:
+            return frozenset()
+        return frozenset(name for name in self._numbers if not self._casts(table.column(name)))
+
+    def _casts(self, column: Any) -> bool:
+        try:
+            column.cast(_float64())
+        except self._arrow.ArrowException:
+            return False
+        return True
+
+    def _some_numbers(self, column: Any) -> NDArray[np.float64]:
+        compute = importlib.import_module("pyarrow.compute")
+        is_plain = compute.match_substring_regex(column, _PLAIN)
+        values = numbers_of(compute.if_else(is_plain, column, None)).copy()
+        others = np.flatnonzero(~is_plain.to_numpy())
+        for row, text in zip(others.tolist(), column.take(others).to_pylist(), strict=True):
+            value = number_of(text)[0]
+            values[row] = math.inf if math.isnan(value) and not (self._fills or is_missing(text)) else value
+        return values
+
+    def _converting(self, names: Sequence[str], types: Mapping[str, Any], *, nulls: bool) -> Any:
+        return self._reads.ConvertOptions(
+            column_types=types, include_columns=names, null_values=_NULLS, strings_can_be_null=nulls
         )
-    except arrow.ArrowException:
-        return None
-    found: dict[str, WholeColumn] = {name: numbers_of(one_array(table.column(name))) for name in numbers}
-    return found | {name: levels_of(one_array(table.column(name)), lambda texts: texts.to_pylist()) for name in others}
+
+    def _table(self, body: bytes, converting: Any) -> Any:
+        return self._reads.read_csv(
+            self._arrow.py_buffer(body),
+            read_options=self._reads.ReadOptions(column_names=self._names, block_size=len(body) + 1, use_threads=False),
+            parse_options=self._reads.ParseOptions(newlines_in_values=True),
+            convert_options=converting,
+        )
+
+
+def _as_list(texts: Any) -> list[str]:
+    found: list[str] = texts.to_pylist()
+    return found
 
 
 def one_array(column: Any) -> Any:
-    """Return an Arrow column of several arrays as one."""
+    """Return an Arrow column as one array, of however many it is made."""
+    if not hasattr(column, "chunks"):
+        return column
     whole = column.unify_dictionaries() if str(column.type).startswith("dictionary") else column
     return whole.combine_chunks()

@@ -2,8 +2,9 @@
 
 A block of a CSV file holds whole lines, a block of a Parquet file whole records. Where pyarrow is there, it reads all
 wanted columns of a block at once: a column of numbers as an array, another one as its different texts and each record's
-place among them. :meth:`Block.table` reads the same block cell by cell, with the line of each record for an error. The
-caller does that where pyarrow is not there, or where a cell does not fit.
+place among them. :meth:`Block.tables` reads the same block cell by cell, with the line of each record for an error. The
+caller does that where pyarrow is not there. Where a cell does not fit, it does so for that record alone, with
+:meth:`Block.some`.
 
 Reading the wanted columns of a CSV or Parquet file as text cells, all of them at once.
 
@@ -14,7 +15,6 @@ nearly a wanted one, since the first line of a file without headings is a record
 """
 
 import importlib.util
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, starmap
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from masquerade_core.data.file_faults import Faults, FaultyFile, Sign, line_kind
-from masquerade_core.data.files import PARQUET, data_at, opened
+from masquerade_core.data.files import PARQUET, content_of_file, data_at
 from masquerade_core.data.schema import WholeColumn
 from masquerade_core.data.texts import (
     Block,
@@ -39,7 +39,11 @@ from masquerade_core.data.texts import (
     nothing,
     opening_of,
     parse_lines,
+    parse_some,
 )
+
+if TYPE_CHECKING:
+    from masquerade_core.data.packed import Unpacked
 
 __all__ = ["NO_RECORDS", "TextTable", "cell_text", "no_records", "note_broken", "read_table", "source_of"]
 
@@ -51,6 +55,7 @@ _HEAD = 1 << 16
 _LONGEST = 1 << 25  # of a record; a quote that is open for longer will not be closed
 _LARGE = 1 << 20  # records of a group, as pyarrow writes them
 _WORTH_IT = 1 << 20  # a CSV file with fewer bytes is read before pyarrow would be there
+_UNPACKED = 6  # a table is about so many times as large as it is packed
 _THREADS = 2  # that read blocks of CSV while the last ones are encoded
 
 
@@ -95,41 +100,44 @@ def source_of(
 
         return parquet_source(ParquetFile(path), numbers, others, most=_LARGE if small else sys.maxsize)
     wanted = (*numbers, *others)
-    with opened(path) as file:
+    with content_of_file(path) as file:
         encoding = encoding_of(file.read(_HEAD))
-        file.seek(0)
+        is_packed = not hasattr(file, "fileno")
+    with content_of_file(path) as file:
         first, _ = next(_whole_lines(_as_utf8(file, encoding), _HEAD), (b"", True))
-        size = os.fstat(file.fileno()).st_size
+    size = path.stat().st_size
+    if is_packed:
+        size *= _UNPACKED
     opening = opening_of(first, wanted, encoding, fills=fills)
-    reader = _columns_reader() if size >= _WORTH_IT and not opening.signs else None
+    reader = None
+    if size >= _WORTH_IT and not opening.signs:
+        reader = _columns_reader(opening.layout, numbers, others, fills=fills)
     body = first[opening.size :]
     lines = 2 * size * (body.count(b"\n") + 1) // (len(body) + 1)  # lines further down may be half as long
     about = min(lines, size // max(1, len(opening.layout.header))) + 1
-    blocks = _csv(path, numbers, others, opening, reader, fills=fills)
+    blocks = _csv(path, opening, reader, fills=fills)
     return Source(path.name, about, blocks, opening.signs, "line", path)
 
 
-def _columns_reader() -> Any:
+def _columns_reader(layout: Layout, numbers: Sequence[str], others: Sequence[str], *, fills: bool) -> Any:
     """Return what reads a block of CSV column by column; None where pyarrow is not there."""
     if importlib.util.find_spec("pyarrow") is None:
         return None
-    from masquerade_core.data.arrow import csv_columns
+    from masquerade_core.data.arrow import CsvColumns
 
-    return csv_columns
+    return CsvColumns(layout, numbers, others, fills=fills)
 
 
 # --- CSV -------------------------------------------------------------------------------
 
 
-def _as_utf8(file: BinaryIO, encoding: str) -> BinaryIO | Recoded:
+def _as_utf8(file: "BinaryIO | Unpacked", encoding: str) -> "BinaryIO | Recoded | Unpacked":
     return file if encoding == "utf-8" else Recoded(file, encoding)
 
 
-def _csv(
-    path: Path, numbers: Sequence[str], others: Sequence[str], opening: Opening, reader: Any, *, fills: bool
-) -> Iterator[Block]:
+def _csv(path: Path, opening: Opening, reader: Any, *, fills: bool) -> Iterator[Block]:
     line, layout = opening.lines, opening.layout
-    with opened(path) as file, ThreadPoolExecutor(_THREADS) as pool:
+    with content_of_file(path) as file, ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Block] = deque()
         text = _as_utf8(file, opening.encoding)
         text.read(opening.size)
@@ -137,8 +145,9 @@ def _csv(
             tables = partial(_tables, body, layout, path.name, line, fills)
             columns: Callable[[], Mapping[str, WholeColumn] | None] = nothing
             if reader is not None and is_whole:
-                columns = pool.submit(reader, body, layout, numbers, others, fills).result
-            waiting.append(Block(columns, tables))
+                columns = pool.submit(reader, body).result
+            some = partial(parse_some, body, layout, path.name, line, fills)
+            waiting.append(Block(columns, tables, some))
             line += body.count(b"\n")
             if len(waiting) > _THREADS:
                 yield waiting.popleft()
@@ -149,7 +158,7 @@ def _tables(body: bytes, layout: Layout, source: str, first: int, fills: bool) -
     return (parse_lines(body, layout, source, first, fills=fills),)
 
 
-def _whole_lines(file: BinaryIO | Recoded, size: int) -> Iterator[tuple[bytes, bool]]:
+def _whole_lines(file: "BinaryIO | Recoded | Unpacked", size: int) -> Iterator[tuple[bytes, bool]]:
     """Cut a file into blocks that end where a line does, which is not inside quotes; and say whether they do."""
     kept, seen, inside = b"", 0, False
     while data := file.read(size):
@@ -161,6 +170,9 @@ def _whole_lines(file: BinaryIO | Recoded, size: int) -> Iterator[tuple[bytes, b
         if end and (not inside or len(kept) > max(_LONGEST, 16 * size)):
             yield kept[:end], not inside
             kept, seen, inside = kept[end:], 0, False
+        elif len(kept) > max(_LONGEST, 16 * size):  # one line, which no record is as long as
+            yield kept, False
+            kept, seen, inside = b"", 0, False
     if kept:
         yield kept, kept.count(b'"') % 2 == 0
 

@@ -8,7 +8,7 @@ they are mended, or accepted by the names of their columns. The rules of a doubt
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ from masquerade_core.data.file_faults import (
     number_of,
     renaming,
 )
-from masquerade_core.data.loading import records_of
-from masquerade_core.data.schema import Column, Encoder, Labels, labels_of
-from masquerade_core.data.texts import TextTable
+from masquerade_core.data.loading import note_some, records_of
+from masquerade_core.data.schema import Column, Encoder, Labels, WholeColumn, labels_of
+from masquerade_core.data.texts import Block, TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 
@@ -228,7 +228,7 @@ def examine(
     reading.faults = Faults(source.name, source.unit, signs=list(source.signs))
     for block in () if any(sign.final for sign in source.signs) else source.blocks:
         columns = block.columns() if change is None else None
-        if columns is None or not reading.takes_whole(columns):
+        if columns is None or not reading.takes_whole(block, columns):
             for table in block.tables():
                 reading.take(table if change is None else change(table))
     return reading.found()
@@ -262,13 +262,19 @@ class _Examining:
         self._codes = Counter[str]()
         self._numbers = {f.name: _Numbers() for f in study.features if f.levels is None}
 
-    def takes_whole(self, columns: Any) -> bool:
-        """Take a block column by column; returns whether that could be done, and nothing in it is faulty."""
-        X = np.empty((len(columns[self.labels.name]), self.encoder.d))
-        whole = self._exact.encode_whole(X, columns)
-        if whole is None or whole[1] or not self.labels.take_whole(columns):
-            return False
-        self.faults.records += whole[0]
+    def takes_whole(self, block: Block, columns: Mapping[str, WholeColumn]) -> bool:
+        """Take a block column by column, and its faulty records cell by cell; returns whether that could be done."""
+        labels = columns[self.labels.name]
+        X = self.encoder.matrix(len(labels))
+        n, _, rows = self._exact.encode_whole(X, columns, strict=True)
+        rows = np.union1d(rows, self.labels.rows_to_note(labels))
+        if len(rows):
+            if (table := block.some(rows.tolist(), n)) is None:
+                return False
+            note_some(X, rows, table, self.encoder, self.labels, self.faults)
+            self._count_codes(table)
+        self.labels.take_whole(labels)
+        self.faults.records += n - len(rows)
         self._watch(X, columns)
         return True
 
@@ -276,10 +282,13 @@ class _Examining:
         """Take a block cell by cell, and note its faults."""
         note_broken(table, self.faults, refused=self.encoder.out_of_bounds != "clamp")
         good = table.whole()
-        X = np.empty((len(good.numbers), self.encoder.d))
+        X = self.encoder.matrix(len(good.numbers))
         self.encoder.encode_into(X, good.columns, good.places(self.faults.source), self.faults)
         self.labels.take(good, self.faults)
         self._watch(X, good.columns)
+        self._count_codes(good)
+
+    def _count_codes(self, good: TextTable) -> None:
         outside = {fault.column for fault in self.faults.all() if fault.kind == OUTSIDE}
         for f in (f for f in self._bounded if f.name in outside):
             for cell, count in Counter(good.columns.get(f.name, ())).items():

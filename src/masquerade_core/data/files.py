@@ -17,8 +17,19 @@ from masquerade_core.words import listed
 
 if TYPE_CHECKING:
     from masquerade_core.data.addresses import Query
+    from masquerade_core.data.packed import Unpacked
 
-__all__ = ["PARQUET", "SAVE_AS_CSV", "Data", "columns_of", "data_at", "find_columns", "loosely", "opened"]
+__all__ = [
+    "PARQUET",
+    "SAVE_AS_CSV",
+    "Data",
+    "columns_of",
+    "content_of_file",
+    "data_at",
+    "find_columns",
+    "loosely",
+    "opened",
+]
 
 
 # --- Queries ---------------------------------------------------------------------
@@ -58,6 +69,7 @@ PARQUET = frozenset({".parquet", ".pq"})
 SAVE_AS_CSV = "save the table as CSV in UTF-8"
 """The hint for a file of another kind."""
 
+_PACKED = (b"\x1f", b"\x28")  # the first byte of gzip and of zstd, which is an opening bracket too
 _SHOWN = 10
 _RECORD = (
     "the first line of the file names the columns, but it seems to be a record: write a line with the names before it"
@@ -66,7 +78,7 @@ _RECORD = (
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file of records.
+    """Open a file of records as it lies on the disk; :func:`content_of_file` unpacks one that is packed.
 
     Raises
     ------
@@ -80,6 +92,27 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise BadInput(f"there is no file {path}", "correct the path") from error
     except OSError as error:
         raise BadInput(f"{path.name} cannot be read: {error.strerror}", "check the path and who may read it") from error
+
+
+@contextmanager
+def content_of_file(path: Path) -> "Iterator[BinaryIO | Unpacked]":
+    """Open a CSV file, and unpack it while it is read, where it is packed with gzip or zstd.
+
+    Raises
+    ------
+    BadInput
+        There is none, it cannot be read, or it is packed with zstd and nothing here unpacks that.
+    """
+    with opened(path) as file:
+        if file.read(1) not in _PACKED:
+            file.seek(0)
+            yield file
+            return
+        file.seek(0)
+        from masquerade_core.data.packed import unpacked
+
+        with unpacked(file, path) as content:
+            yield content
 
 
 def loosely(name: str) -> str:

@@ -1,11 +1,12 @@
 """Records from a CSV or Parquet file, as a study describes them.
 
-A file is read block by block. Only a block with a fault is read cell by cell. From then on reading goes on for the sake
-of the error alone, which says all faults of the file. It names columns and places. Errors end in logs, so they never
-show a cell or the number of records. Records of one class are read like all others: whether a party takes part must not
-tell what its records say.
+A file is read block by block. Only a record with a fault is read cell by cell. From then on reading goes on for the
+sake of the error alone, which says all faults of the file. It names columns and places. Errors end in logs, so they
+never show a cell or the number of records. Records of one class are read like all others: whether a party takes part
+must not tell what its records say.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,18 @@ from numpy.typing import NDArray
 from masquerade_core.data.blocks import no_records, note_broken, source_of
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.files import data_at
-from masquerade_core.data.records import Records, check_size
-from masquerade_core.data.schema import Covariates, Dataset, Encoder, Labels, NumberLabels, Repaired, labels_of
-from masquerade_core.data.texts import Block, Source
+from masquerade_core.data.records import Records, check_size, copy_rows
+from masquerade_core.data.schema import (
+    Covariates,
+    Dataset,
+    Encoder,
+    Labels,
+    NumberLabels,
+    Repaired,
+    WholeColumn,
+    labels_of,
+)
+from masquerade_core.data.texts import Block, Source, TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Coding, Study
 
@@ -30,6 +40,7 @@ __all__ = [
     "check_points",
     "load_csv",
     "load_records",
+    "note_some",
     "records_of",
     "stream_csv",
 ]
@@ -57,7 +68,7 @@ def load_csv(path: Path | str, study: Study, *, need_label: bool = True, coding:
         There are fewer records than the study's ``min_records``, or more than it allows.
     """
     labels = labels_of(study)
-    X, repaired = _read(path, Encoder.from_study(study, coding), labels)
+    X, repaired = _read(path, Encoder.from_study(study, coding), labels, most=study.max_records if need_label else None)
     made = Covariates if coding == "treatment" else Dataset
     dataset = made(X, labels.finish(), study.classes, repaired + labels.repaired)
     if need_label:
@@ -79,7 +90,7 @@ def stream_csv(path: Path | str, study: Study, folder: Path | str, coding: Codin
 
     labels = labels_of(study)
     with Room(folder, coding) as room:
-        _, repaired = _read(path, Encoder.from_study(study, coding), labels, room)
+        _, repaired = _read(path, Encoder.from_study(study, coding), labels, room, study.max_records)
         y = labels.numbers()
         check_size(len(y), study, data_at(path).name)
         return room.records(y, study.classes, repaired + labels.repaired)
@@ -108,24 +119,29 @@ def records_of(
 
 
 def _read(
-    path: Path | str, encoder: Encoder, labels: Labels | None, room: "Room | None" = None
+    path: Path | str,
+    encoder: Encoder,
+    labels: Labels | None,
+    room: "Room | None" = None,
+    most: int | None = None,
 ) -> tuple[NDArray[np.float64], Repaired]:
-    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block."""
+    """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block.
+
+    Where there are more than ``most``, it returns some more than that, and the caller refuses them.
+    """
     source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp", small=room is not None)
     faults = Faults(source.name, source.unit, signs=list(source.signs))
     if any(sign.final for sign in source.signs):
         faults.check()
     # The system gives memory only to the rows that are written.
-    if room is None:
-        X = np.empty((source.about, encoder.d), encoder.dtype)
-    else:
-        X = room.matrix(source.most, encoder.d, encoder.dtype)
+    X = encoder.matrix(source.about) if room is None else room.matrix(source.most, encoder.d, encoder.dtype)
     reading = Reading(encoder, labels, faults, X)
     for block in source.blocks:
         if room is not None:
             room.filled(reading.n)
-        if not reading.takes_whole(block):
-            reading.take_cells(block)
+        reading.take(block)
+        if most is not None and reading.n > most:
+            break
     if room is not None:
         room.filled(reading.n)
     if labels is not None:
@@ -159,22 +175,31 @@ class Reading:
     n: int = 0
     repaired: Repaired = field(default_factory=Repaired)
 
-    def takes_whole(self, block: Block) -> bool:
-        """Take a block column by column; returns whether that could be done, and nothing in it is faulty."""
-        if (found := block.columns()) is None:
-            return False
+    def take(self, block: Block) -> None:
+        """Take a block column by column, and its faulty records cell by cell; all records where that must be."""
+        if (columns := block.columns()) is None or not self._takes_whole(block, columns):
+            self._take_cells(block.tables())
+
+    def _takes_whole(self, block: Block, columns: Mapping[str, WholeColumn]) -> bool:
         if self.faults.unit == "line":
-            self._make_room(len(found[self.encoder.columns[0]]))
-        whole = self.encoder.encode_whole(self.X[self.n :], found)
-        if whole is None or not (self.labels is None or self.labels.take_whole(found)):
-            return False
-        self.n, self.repaired = self.n + whole[0], self.repaired + whole[1]
-        self.faults.records += whole[0]
+            self._make_room(len(columns[self.encoder.columns[0]]))
+        X = self.X[self.n :]
+        n, repaired, rows = self.encoder.encode_whole(X, columns)
+        labels = None if self.labels is None else columns[self.labels.name]
+        if self.labels is not None and labels is not None:
+            rows = np.union1d(rows, self.labels.rows_to_note(labels))
+        if len(rows):
+            if (table := block.some(rows.tolist(), n)) is None:
+                return False
+            note_some(X, rows, table, self.encoder, self.labels, self.faults)
+        if self.labels is not None and labels is not None:
+            self.labels.take_whole(labels)
+        self.n, self.repaired = self.n + n, self.repaired + repaired
+        self.faults.records += n - len(rows)
         return True
 
-    def take_cells(self, block: Block) -> None:
-        """Take a block cell by cell, and note its faults."""
-        for found in block.tables():
+    def _take_cells(self, tables: Iterable[TextTable]) -> None:
+        for found in tables:
             note_broken(found, self.faults, refused=True)
             table = found.whole()
             end = self.n + len(table.numbers)
@@ -188,9 +213,25 @@ class Reading:
     def _make_room(self, more: int) -> None:
         """Copy the records into a larger matrix, if this one has no room for some more."""
         if self.n + more > len(self.X):
-            larger = np.empty((2 * (self.n + more), self.X.shape[1]), self.X.dtype)
-            larger[: self.n] = self.X[: self.n]
+            larger = self.encoder.matrix(2 * (self.n + more))
+            copy_rows(self.X[: self.n], larger[: self.n])
             self.X = larger
+
+
+def note_some(
+    X: NDArray[np.float64],
+    rows: NDArray[np.intp],
+    table: TextTable,
+    encoder: Encoder,
+    labels: Labels | None,
+    faults: Faults,
+) -> None:
+    """Encode some rows of X anew, from their cells, and note their faults and those of their labels."""
+    exact = encoder.matrix(len(rows))
+    encoder.encode_into(exact, table.columns, table.places(faults.source), faults)
+    X[rows] = exact
+    if labels is not None:
+        labels.note_cells(table, faults)
 
 
 def check_points(data: Any, study: Study, source: str, party: str = "", coding: Coding = "one-hot") -> None:

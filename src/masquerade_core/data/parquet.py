@@ -1,18 +1,18 @@
 """Reading the wanted columns of a Parquet file, some records at a time, with pyarrow."""
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from masquerade_core.data.arrow import is_number, levels_of, numbers_of, one_array
+from masquerade_core.data.arrow import is_number, levels_of, numbers_of
 from masquerade_core.data.file_faults import Sign
 from masquerade_core.data.files import SAVE_AS_CSV, columns_of, find_columns, opened
-from masquerade_core.data.schema import WholeColumn
+from masquerade_core.data.schema import TOGETHER, WholeColumn
 from masquerade_core.data.texts import Block, Source, TextTable, nothing
 from masquerade_core.errors import BadInput
 
@@ -86,10 +86,9 @@ class ParquetFile:
         """Return the Arrow type of a column."""
         return self._schema.field(name).type
 
-    def column(self, name: str, group: int) -> Any:
-        """Return a column of a group of records, as one Arrow array."""
-        read = partial(self._file.read_row_group, group, columns=[name], use_threads=False)
-        return _sound(lambda: one_array(read().column(0)), self.name)
+    def columns(self, wanted: Sequence[str], group: int) -> Any:
+        """Return columns of a group of records, as an Arrow table."""
+        return _sound(lambda: self._file.read_row_group(group, columns=list(wanted), use_threads=False), self.name)
 
     def batches(self, wanted: Sequence[str], group: int) -> Iterator[Any]:
         """Return the wanted columns of a group of records, as Arrow's batches of records."""
@@ -170,6 +169,12 @@ def _parquet(
     file.find([names[name] for name in wanted])
     fits = fits and all(is_number(file.type_of(name)) for name in numbers)
     reader = ThreadPoolExecutor(1)  # it lives as long as somebody may ask for columns
+    of_numbers = frozenset(numbers)
+
+    def read(group: int, some: Sequence[str]) -> dict[str, WholeColumn]:
+        table = file.columns([names[name] for name in some], group)
+        return {name: _whole(file, table.column(names[name]), names[name], name in of_numbers) for name in some}
+
     for group, n in enumerate(file.groups):
         if n > most:
             yield from _batches(file, numbers, wanted, names, group, first, fits=fits)
@@ -183,13 +188,17 @@ def _parquet(
                 yield TextTable(dict(cells), range(first, first + records.num_rows), "record", file.name)
                 first += records.num_rows
 
+        def some(rows: Sequence[int], _n: int, group: int = group, first: int = first) -> TextTable:
+            reader.submit(nothing).result()
+            return _some(file, file.batches([names[name] for name in wanted], group), names, rows, first)
+
         def columns(group: int = group) -> Mapping[str, WholeColumn] | None:
             if not fits:
                 return None
-            reads = {name: partial(_parquet_column, file, group, name, name in numbers) for name in wanted}
-            return _Columns(reads, reader)
+            step = max(1, TOGETHER // (8 * max(1, file.groups[group])))
+            return _Columns([wanted[i : i + step] for i in range(0, len(wanted), step)], partial(read, group), reader)
 
-        yield Block(columns, tables)
+        yield Block(columns, tables, some)
         first += n
 
 
@@ -214,12 +223,27 @@ def _batches(
             found = {name: records.column(names[name]) for name in wanted}
             return None if not fits else {name: _whole(file, found[name], name, name in numbers) for name in wanted}
 
-        yield Block(columns, tables)
+        def some(rows: Sequence[int], _n: int, records: Any = records, first: int = first) -> TextTable:
+            return _some(file, (records,), names, rows, first)
+
+        yield Block(columns, tables, some)
         first += records.num_rows
 
 
-def _parquet_column(file: ParquetFile, group: int, name: str, is_number: bool) -> WholeColumn:
-    return _whole(file, file.column(name, group), name, is_number)
+def _some(
+    file: ParquetFile, batches: Iterable[Any], names: Mapping[str, str], rows: Sequence[int], first: int
+) -> TextTable:
+    """Return the cells of some records in batches that follow each other."""
+    cells: dict[str, list[str]] = {name: [] for name in names}
+    start = at = 0
+    for records in batches:
+        end = bisect_left(rows, start + records.num_rows, at)
+        if end > at:
+            few = records.take([row - start for row in rows[at:end]])
+            for name, column in names.items():
+                cells[name] += file.texts(few.column(column), column)
+        start, at = start + records.num_rows, end
+    return TextTable(dict(cells), [first + row for row in rows], "record", file.name)
 
 
 def _whole(file: ParquetFile, column: Any, name: str, is_number: bool) -> WholeColumn:
@@ -227,27 +251,38 @@ def _whole(file: ParquetFile, column: Any, name: str, is_number: bool) -> WholeC
 
 
 class _Columns(Mapping[str, WholeColumn]):
-    """Columns that are read when they are asked for, one at a time; the next one is read while one is encoded."""
+    """Columns that are read when they are asked for, some at a time; the next ones are read while these are encoded."""
 
-    def __init__(self, reads: Mapping[str, Callable[[], WholeColumn]], reader: ThreadPoolExecutor) -> None:
-        self._reads, self._reader = reads, reader
-        self._next = dict(pairwise(reads))
-        self._waiting: dict[str, Future[WholeColumn]] = {}
+    def __init__(
+        self,
+        parts: Sequence[Sequence[str]],
+        read: Callable[[Sequence[str]], dict[str, WholeColumn]],
+        reader: ThreadPoolExecutor,
+    ) -> None:
+        self._parts, self._read, self._reader = parts, read, reader
+        self._part_of = {name: i for i, part in enumerate(parts) for name in part}
+        self._waiting: dict[int, Future[dict[str, WholeColumn]]] = {}
 
     def __getitem__(self, name: str) -> WholeColumn:
-        found = self._submitted(name)
-        del self._waiting[name]
-        if name in self._next:
-            self._submitted(self._next[name])
-        return found.result()
+        part = self._part_of[name]
+        found = self._submitted(part).result()
+        column = found.pop(name) if name in found else self._again(name)
+        if not found:
+            del self._waiting[part]
+        if part + 1 < len(self._parts):
+            self._submitted(part + 1)
+        return column
 
-    def _submitted(self, name: str) -> "Future[WholeColumn]":
-        if name not in self._waiting:
-            self._waiting[name] = self._reader.submit(self._reads[name])
-        return self._waiting[name]
+    def _again(self, name: str) -> WholeColumn:
+        return self._reader.submit(self._read, [name]).result()[name]
+
+    def _submitted(self, part: int) -> "Future[dict[str, WholeColumn]]":
+        if part not in self._waiting:
+            self._waiting[part] = self._reader.submit(self._read, self._parts[part])
+        return self._waiting[part]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._reads)
+        return iter(self._part_of)
 
     def __len__(self) -> int:
-        return len(self._reads)
+        return len(self._part_of)

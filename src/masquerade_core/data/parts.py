@@ -225,8 +225,7 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study, coding: Coding =
     for some in rows:
         _check_unchanged(some.file)
         for block in some.of(records_of(some.file.path, encoder, labels, fills=clamps).blocks):
-            if not reading.takes_whole(block):
-                reading.take_cells(block)
+            reading.take(block)
     faults.check()
     check_rows(reading.X, coding)
     texts = frozenset[str]() if clamps else frozenset(labels.texts)

@@ -20,9 +20,10 @@ sides. Privacy is then counted for each record by itself, as everywhere. But the
 
 import hashlib
 import importlib
+import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self, TypeVar
@@ -41,15 +42,20 @@ __all__ = [
     "Repaired",
     "Whole",
     "are_held_back",
+    "cells_in",
     "check_size",
     "content_of",
+    "copy_rows",
     "exact_sum",
+    "few_rows",
     "fewest_held_back",
     "fewest_to_learn_from",
     "most_held_back",
     "most_to_learn_from",
     "split",
+    "taken",
     "training_sides",
+    "zeros",
 ]
 
 
@@ -193,6 +199,64 @@ def check_size(n: int, study: Study, source: str, party: str = "") -> None:
             f"{source} has more than {most:,} records, the most that a party may have in this study",
             "take part with fewer records, or ask the coordinator for a study with a larger max_records",
         )
+
+
+# --- Matrices ----------------------------------------------------------------------
+
+_CELLS = 1 << 20  # of a matrix that are worked on at once
+_PAGE = 4096
+_WIDE = 4 * _PAGE // 8  # coordinates of a record in which whole pages of memory may hold zeros alone
+
+
+def few_rows(X: NDArray[Any]) -> Iterator[slice]:
+    """Return runs of rows that are worked on at once: what is computed of them takes little memory beside them."""
+    step = min(ROWS, max(1, _CELLS // max(1, X.shape[1])))
+    return (slice(start, start + step) for start in range(0, len(X), step))
+
+
+def zeros(n: int, d: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a matrix of zeros; where a page of it is not written to, it takes no memory.
+
+    Of a column with 10,000 levels a record has a single 1. So its other pages stay the system's one page of zeros.
+    """
+    if d < _WIDE or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.zeros((n, d), dtype)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    pages = mmap.mmap(-1, max(1, n * d * dtype.itemsize), flags=flags)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):  # of two megabytes hardly any holds zeros alone
+        with suppress(OSError):  # a system may have no such pages
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, dtype, count=n * d).reshape(n, d)
+
+
+def cells_in(rows: NDArray[Any]) -> tuple[NDArray[np.intp], ...] | None:
+    """Return the places of the cells of wide rows that are not zero, to the bit; None where they are many."""
+    if rows.shape[1] < _WIDE:
+        return None
+    bits = rows.view(f"u{rows.dtype.itemsize}")
+    return None if 8 * np.count_nonzero(bits) > bits.size else np.nonzero(bits)
+
+
+def copy_rows(rows: NDArray[Any], into: NDArray[Any]) -> None:
+    """Copy rows into rows of zeros, which stay untouched where they stay zero."""
+    for some in few_rows(rows):
+        at = cells_in(rows[some])
+        if at is None:
+            into[some] = rows[some]
+        else:
+            into[some][at] = rows[some][at]
+
+
+def taken(X: NDArray[Any], kept: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return a copy of some rows of a matrix; of wide ones, what is zero takes no memory here either."""
+    if X.shape[1] < _WIDE:
+        return X[kept]
+    found, done = zeros(int(kept.sum()), X.shape[1], X.dtype), 0
+    for some in few_rows(X):
+        rows = X[some][kept[some]]
+        copy_rows(rows, found[done : done + len(rows)])
+        done += len(rows)
+    return found
 
 
 def content_of(

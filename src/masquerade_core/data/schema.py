@@ -57,7 +57,18 @@ from masquerade_core.data.file_faults import (
     renaming,
     spelled,
 )
-from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
+from masquerade_core.data.records import (
+    ROWS,
+    OfBlock,
+    Records,
+    Repaired,
+    are_held_back,
+    cells_in,
+    content_of,
+    few_rows,
+    taken,
+    zeros,
+)
 from masquerade_core.data.texts import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import encoder_to_json
@@ -74,6 +85,7 @@ __all__ = [
     "Labels",
     "Levels",
     "NumberLabels",
+    "OneHot",
     "Repaired",
     "check_labels",
     "check_rows",
@@ -120,6 +132,9 @@ class Levels:
         return Levels(self.places[records], self.texts)
 
 
+TOGETHER = 1 << 20
+"""Bytes of a block's columns that are read and encoded together: one by one, each of thousands would cost a call."""
+
 WholeColumn = NDArray[np.float64] | Levels
 """A column that was read at once: numbers, NaN where a cell is missing; or texts."""
 
@@ -149,12 +164,31 @@ def length_of(columns: Mapping[str, Column], names: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True, repr=False)
+class OneHot:
+    """Coordinates of which each record has a single 1.
+
+    Parameters
+    ----------
+    places : ndarray of int, shape (n,)
+    width : int
+        How many coordinates there are.
+    """
+
+    places: NDArray[np.intp]
+    width: int
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.places)
+
+
+@dataclass(frozen=True, repr=False)
 class EncodedColumn:
     """A column's coordinates, and its cells that do not fit.
 
     Parameters
     ----------
-    block : ndarray, shape (n, k)
+    block : ndarray of shape (n, k), or OneHot
         With every cell that does not fit moved to a bound or filled.
     repaired : Repaired
         How many cells were.
@@ -162,7 +196,7 @@ class EncodedColumn:
         The rows of these cells, by what is wrong with them.
     """
 
-    block: _Array
+    block: "_Array | OneHot"
     repaired: Repaired
     faults: dict[Kind, list[int]] = field(default_factory=dict)
 
@@ -199,31 +233,70 @@ def encode_column(f: Feature, cells: Column, *, loose: bool = False) -> EncodedC
 
 
 def encode_whole(
-    f: Feature, column: WholeColumn, *, clamps: bool, loose: bool = False
-) -> tuple[_Array, Repaired] | None:
-    """Return a column's coordinates as :func:`encode_column` does; None where the study refuses a cell."""
-    allowed = clamps or f.missing is not None
+    f: Feature, column: WholeColumn, *, clamps: bool, loose: bool = False, strict: bool = False
+) -> "tuple[_Array | OneHot, Repaired, NDArray[np.intp]]":
+    """Return a column's coordinates as :func:`encode_column` does, and the rows whose cells that one shall look at.
+
+    These are the rows that the study refuses; where ``strict`` is true, also those that it fills or moves to a bound.
+    """
     if isinstance(column, Levels):
         index = _level_index(f)
         known = np.array([index.get(spelled(text, index, loose=loose), -1) for text in column.texts], dtype=np.intp)
         places = known[column.places]
-        strange = np.flatnonzero(places < 0)
-        if len(strange):
-            seen = {column.texts[i] for i in np.unique(column.places[strange]).tolist()}
-            if not (clamps or (allowed and all(map(is_missing, seen)))):
-                return None
-            places[strange] = (f.levels or ()).index(str(f.filler))
-        return _one_hot(places, len(f.levels or ())), Repaired(filled=len(strange))
-    if f.edges is None and len(column) and _lie_within(f, column):
-        return _to_unit(f, column.copy())[:, None], Repaired()  # the usual case, in a third of the time
+        filled = rows = np.flatnonzero(places < 0)
+        if len(filled):
+            if not strict and (clamps or f.missing is not None):
+                said = np.array([clamps or is_missing(text) for text in column.texts])
+                rows = filled[~said[column.places[filled]]]
+            places[filled] = (f.levels or ()).index(str(f.filler))
+        return OneHot(places, len(f.levels or ())), Repaired(filled=len(filled)), rows
+    if f.edges is None:
+        values = column[None].copy()
+        repaired, rows = _to_units([f], values, clamps=clamps, strict=strict)
+        return values.T, repaired, rows
     missing = np.isnan(column)
-    filled = int(missing.sum())
-    if (filled and not allowed) or (not clamps and np.isinf(column).any()):
-        return None
-    values = np.where(missing, float(f.filler), column) if filled else column
-    if not clamps and f.min is not None and f.max is not None and ((values < f.min) | (values > f.max)).any():
-        return None
-    return _scaled(f, values, filled)
+    wrong = np.zeros(len(column), dtype=np.bool_) if clamps else np.isinf(column)
+    if f.min is not None and f.max is not None and (strict or not clamps):
+        wrong |= (column < f.min) | (column > f.max)
+    if strict or not (clamps or f.missing is not None):
+        wrong |= missing
+    block, repaired = _scaled(f, np.where(missing, float(f.filler), column), int(missing.sum()))
+    return block, repaired, np.flatnonzero(wrong)
+
+
+_NO_ROWS = np.empty(0, dtype=np.intp)
+
+
+def _to_units(
+    features: Sequence[Feature], values: _Array, *, clamps: bool, strict: bool
+) -> tuple[Repaired, NDArray[np.intp]]:
+    """Map numbers with public bounds to [-1, 1], in place; what is returned is that of :func:`encode_whole`.
+
+    Parameters
+    ----------
+    features : sequence of Feature
+        All have bounds, and neither levels nor edges.
+    values : ndarray, shape (k, n)
+        A row for each feature, NaN where a cell is missing.
+    """
+    low, high = (np.array([ends], dtype=np.float64).T for ends in zip(*((f.min, f.max) for f in features), strict=True))
+    repaired, rows = Repaired(), _NO_ROWS
+    fits = (values.min(axis=1) >= low[:, 0]) & (values.max(axis=1) <= high[:, 0]) if values.size else np.array([True])
+    if not fits.all():
+        some = np.flatnonzero(~fits).tolist()
+        few, least, most = values[some], low[some], high[some]
+        missing, outside = np.isnan(few), (few < least) | (few > most)
+        repaired = Repaired(int(outside.sum()), int(missing.sum()))
+        if strict or not clamps:
+            told = [strict or features[i].missing is None for i in some]
+            rows = np.flatnonzero((outside | (missing & np.array([told]).T)).any(axis=0))
+        np.copyto(few, np.array([[float(features[i].filler)] for i in some]), where=missing)
+        values[some] = np.clip(few, least, most)
+    values -= low
+    values /= high - low
+    values *= 2.0
+    values -= 1.0
+    return repaired, rows
 
 
 def _level_index(f: Feature) -> dict[str, int]:
@@ -251,7 +324,7 @@ def _levels(f: Feature, cells: Column, *, loose: bool) -> EncodedColumn:
                 kinds[texts[row]] = kind_of_level(texts[row], levels)
             faults.setdefault(kinds[texts[row]], []).append(row)
     places[strange] = levels.index(str(f.filler))
-    return EncodedColumn(_one_hot(places, len(levels)), Repaired(filled=len(strange)), faults)
+    return EncodedColumn(OneHot(places, len(levels)), Repaired(filled=len(strange)), faults)
 
 
 def _numbers(f: Feature, cells: Column) -> EncodedColumn:
@@ -265,7 +338,7 @@ def _numbers(f: Feature, cells: Column) -> EncodedColumn:
     return EncodedColumn(block, repaired, faults)
 
 
-def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array, Repaired]:
+def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array | OneHot, Repaired]:
     """Return the coordinates of numbers; those outside the public bounds are moved to the nearer one."""
     clamped = 0
     if f.min is not None and f.max is not None:
@@ -273,15 +346,10 @@ def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array, Repaired]:
         values = np.clip(values, f.min, f.max)
     repaired = Repaired(clamped, filled)
     if f.edges is not None:  # a value on an edge belongs to the bin above it
-        return _one_hot(np.searchsorted(np.array(f.edges), values, side="right"), len(f.edges) + 1), repaired
+        return OneHot(np.searchsorted(np.array(f.edges), values, side="right"), len(f.edges) + 1), repaired
     if f.min is None or f.max is None:
         raise LocalProtocolError(f"feature {f.name!r} has neither bounds, levels nor edges")
     return _to_unit(f, values)[:, None], repaired
-
-
-def _lie_within(f: Feature, values: _Array) -> bool:
-    """Return whether all numbers are there, and within the public bounds."""
-    return f.min is not None and f.max is not None and bool(f.min <= values.min() and values.max() <= f.max)
 
 
 def _to_unit(f: Feature, values: _Array) -> _Array:
@@ -294,10 +362,17 @@ def _to_unit(f: Feature, values: _Array) -> _Array:
     return values
 
 
-def _one_hot(places: NDArray[np.intp], width: int) -> NDArray[np.float64]:
-    block = np.zeros((len(places), width))
-    block[np.arange(len(places)), places] = 1.0
-    return block
+def _put(block: _Array | OneHot, X: NDArray[np.float64]) -> None:
+    """Write coordinates into a part of X; where X is narrower, without the first ones."""
+    if not isinstance(block, OneHot):
+        X[:] = block[:, -X.shape[1] :]
+        return
+    for some in few_rows(X):
+        if X[some].any():  # a page that is not written to takes no memory
+            X[some] = 0.0
+    places = block.places - (block.width - X.shape[1])
+    rows = np.flatnonzero(places >= 0)
+    X[rows, places[rows]] = 1.0
 
 
 def _texts(cells: Column) -> tuple[Sequence[str], dict[Kind, list[int]]]:
@@ -379,8 +454,11 @@ class Labels:
 
     def take(self, table: TextTable, faults: Faults) -> None:
         """Take a block's labels from its cells, and note those that cannot be used."""
-        if self.name not in table.columns:
-            return
+        if self.name in table.columns:
+            self._keep(self.note_cells(table, faults))
+
+    def note_cells(self, table: TextTable, faults: Faults) -> Levels:
+        """Note the labels of a table that cannot be used, and return all of them."""
         cells, all_places = table.columns[self.name], table.places(faults.source)
         numbers = {text: i for i, text in enumerate(dict.fromkeys(cells))}
         places = np.fromiter((numbers[cell] for cell in cells), np.intp, len(cells))
@@ -397,19 +475,23 @@ class Labels:
                 key = text if text in self._odd or len(self._odd) < _DIFFERENT else _REST
                 count, first = self._odd.get(key, (0, []))
                 self._odd[key] = (count + len(where), [*first, *where][:3])
-        self._keep(Levels(places, levels), np.bincount(places, minlength=len(levels)).tolist())
+        return Levels(places, levels)
 
-    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
-        """Take a block's labels, and return whether each of them can be used."""
-        levels = columns[self.name]
-        if not isinstance(levels, Levels):
-            raise LocalProtocolError("a label is read as text")
-        counts = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
-        seen = [text for text, count in zip(levels.texts, counts, strict=True) if count]
-        if self._strict and any(self._kind(text) is not None or self._is_odd(text) for text in seen):
-            return False
-        self._keep(levels, counts)
-        return True
+    def rows_to_note(self, column: WholeColumn) -> NDArray[np.intp]:
+        """Return the rows of a block whose labels are to be noted with :meth:`note_cells`."""
+        if not self._strict:
+            return _NO_ROWS
+        levels = _texts_of(column)
+        seen = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
+        noted = [
+            bool(count) and (self._kind(text) is not None or self._is_odd(text))
+            for text, count in zip(levels.texts, seen, strict=True)
+        ]
+        return np.flatnonzero(np.array(noted, dtype=np.bool_)[levels.places]) if any(noted) else _NO_ROWS
+
+    def take_whole(self, column: WholeColumn) -> None:
+        """Take a block's labels."""
+        self._keep(_texts_of(column))
 
     def _kind(self, text: str) -> Kind | None:
         """Return what is wrong with a label, whatever the others are."""
@@ -444,7 +526,8 @@ class Labels:
     def _allowed(self) -> str:
         return ", ".join(map(repr, self._classes or (self._positive,)))
 
-    def _keep(self, levels: Levels, counts: Sequence[int]) -> None:
+    def _keep(self, levels: Levels) -> None:
+        counts = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
         meant = [self._spelled(text) for text in levels.texts]
         faulty = [not text if self._classes is None else text not in self._classes for text in meant]
         filled = sum(count for count, is_faulty in zip(counts, faulty, strict=True) if is_faulty)
@@ -537,23 +620,34 @@ class NumberLabels(Labels):
 
     def take(self, table: TextTable, faults: Faults) -> None:
         """Take a block's labels from its cells, and note those that do not fit."""
-        if self.name not in table.columns:
-            return
+        if self.name in table.columns:
+            found = self._noted(table, faults)
+            self._add(found.block, found.repaired)
+
+    def note_cells(self, table: TextTable, faults: Faults) -> Levels:
+        """Note the labels of a table that do not fit; they are no texts."""
+        self._noted(table, faults)
+        return Levels(_NO_ROWS, ())
+
+    def _noted(self, table: TextTable, faults: Faults) -> EncodedColumn:
         found, places = encode_column(self._feature, table.columns[self.name]), table.places(faults.source)
         for kind, rows in found.faults.items():
             where, allowed = [places[row] for row in rows], allowed_of(self._feature)
             faults.add(self.name, kind, where, refused=not self._clamps, allowed=allowed)
-        self._add(found.block, found.repaired)
+        return found
 
-    def take_whole(self, columns: Mapping[str, WholeColumn]) -> bool:
-        """Take a block's labels, and return whether each of them can be used."""
-        found = encode_whole(self._feature, columns[self.name], clamps=self._clamps)
-        if found is None or (self._strict and found[1]):
-            return False
-        self._add(*found)
-        return True
+    def rows_to_note(self, column: WholeColumn) -> NDArray[np.intp]:
+        """Return the rows of a block whose labels do not fit."""
+        return encode_whole(self._feature, column, clamps=self._clamps, strict=self._strict)[2]
 
-    def _add(self, block: _Array, repaired: Repaired) -> None:
+    def take_whole(self, column: WholeColumn) -> None:
+        """Take a block's labels."""
+        block, repaired, _ = encode_whole(self._feature, column, clamps=self._clamps)
+        self._add(block, repaired)
+
+    def _add(self, block: _Array | OneHot, repaired: Repaired) -> None:
+        if isinstance(block, OneHot):
+            raise LocalProtocolError("a label that is a number has no bins")
         self.repaired += repaired
         self._parts.append(block[:, 0])
 
@@ -567,6 +661,12 @@ def labels_of(study: Study, *, strict: bool = False, clamps: bool | None = None,
     """Return the labels of a file, before any is read; the parameters are those of :class:`Labels`."""
     kind = Labels if study.label.number is None else NumberLabels
     return kind(study, strict=strict, clamps=clamps, part=part)
+
+
+def _texts_of(column: WholeColumn) -> Levels:
+    if not isinstance(column, Levels):
+        raise LocalProtocolError("a label is read as text")
+    return column
 
 
 def _two(allowed: str) -> str:
@@ -590,8 +690,8 @@ def check_rows(X: NDArray[np.float64], coding: Coding = "one-hot") -> None:
     """
     if X.ndim != 2:  # noqa: PLR2004
         raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
-    for start in range(0, len(X), ROWS):  # some rows at a time: a copy of all of them would double the memory
-        rows = np.asarray(X[start : start + ROWS], dtype=np.float64)
+    for some in few_rows(X):  # a copy of all of them would double the memory
+        rows = np.asarray(X[some], dtype=np.float64)
         if not np.isfinite(rows).all():
             raise LocalProtocolError("records must be a matrix of finite numbers, with one row for each record")
         if coding == "treatment" and (np.abs(rows) > 1).any():
@@ -690,7 +790,7 @@ class Dataset(Records):
 
     def _side(self, kept: NDArray[np.bool_]) -> Self:
         before = np.concatenate(([0], np.cumsum(kept)))
-        side = replace(self, X=self.X[kept], y=self.y[kept], repaired=Repaired())
+        side = replace(self, X=taken(self.X, kept), y=self.y[kept], repaired=Repaired())
         object.__setattr__(side, "_ends_of_side", tuple(before[list(self._ends)].tolist()))
         return side
 
@@ -726,7 +826,10 @@ class Covariates(Dataset):
     def _check(self) -> None:
         for values, dimensions in ((self.X, 2), (self.y, 1)):
             # Written so that a number that is not finite fails as well.
-            if values.ndim != dimensions or not (np.abs(values) <= 1).all():
+            fits = values.ndim == dimensions
+            if not fits or not all(
+                (np.abs(values[some]) <= 1).all() for some in few_rows(values.reshape(len(values), -1))
+            ):
                 raise LocalProtocolError("a covariate or a label lies outside [-1, 1]; no privacy bound would hold")
 
     def __repr__(self) -> str:
@@ -798,6 +901,23 @@ class Encoder:
         """The number of coordinates."""
         return len(self.names)
 
+    def matrix(self, n: int) -> NDArray[Any]:
+        """Return room for n records: zeros where they are wide, so that what stays zero takes no memory.
+
+        Raises
+        ------
+        BadInput
+            The system has too little memory for them. Their number is not told.
+        """
+        try:
+            return zeros(n, self.d, self.dtype)
+        except (MemoryError, OSError):
+            pass
+        raise BadInput(
+            f"this machine has too little memory for the records: each may take {self.d * self.dtype.itemsize:,} bytes",
+            "keep them on a disk, with --stream FOLDER; or ask for a study with fewer columns or levels",
+        )
+
     @property
     def loose(self) -> bool:
         """Whether levels are matched loosely."""
@@ -855,7 +975,7 @@ class Encoder:
     def encode_counted(self, columns: Mapping[str, Column]) -> tuple[NDArray[np.float64], Repaired]:
         """Encode and clip records as :meth:`encode` does; returns also how many cells were moved or filled."""
         n = length_of(columns, self.columns)
-        X, faults = np.empty((n, self.d), dtype=self.dtype), Faults("the data", "record")
+        X, faults = self.matrix(n), Faults("the data", "record")
         repaired = self.encode_into(X, columns, range(1, n + 1), faults)
         faults.check()
         return X, repaired
@@ -886,48 +1006,89 @@ class Encoder:
             for kind, rows in found.faults.items():
                 refused = not is_allowed(f, kind, clamps=clamps)
                 faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
-            X[:, place : place + width] = found.block[:, -width:]  # of levels, treatment coding has no first
+            _put(found.block, X[:, place : place + width])  # of levels, treatment coding has no first
             place, repaired = place + width, repaired + found.repaired
         self._finish(X)
         return repaired
 
-    def encode_whole(self, X: NDArray[np.float64], columns: Mapping[str, WholeColumn]) -> tuple[int, Repaired] | None:
-        """Encode and clip records into the first rows of X, as :meth:`encode` does, but None where it would raise.
+    def encode_whole(
+        self, X: NDArray[np.float64], columns: Mapping[str, WholeColumn], *, strict: bool = False
+    ) -> tuple[int, Repaired, NDArray[np.intp]]:
+        """Encode and clip records into the first rows of X, as :meth:`encode` does.
 
         Parameters
         ----------
         X : ndarray of float64, shape (n or more, d)
         columns : mapping of str to WholeColumn
             The columns of n records as pyarrow has read them.
+        strict : bool
+            Whether cells that the study fills or moves to a bound are told, too.
 
         Returns
         -------
         n : int
         repaired : Repaired
+        rows : ndarray of int
+            The records with a cell that the study refuses, which :meth:`encode_into` shall take anew from their cells.
         """
         clamps, place, n, repaired = self.out_of_bounds == "clamp", 0, 0, Repaired()
-        for f in self.features:
-            column, width = columns[f.name], len(self.of(f))
-            n = len(column)
+        told = [_NO_ROWS]
+
+        def take(start: int, width: int, block: _Array | OneHot, moved: Repaired, rows: NDArray[np.intp]) -> None:
+            nonlocal repaired
+            _put(block, X[start : start + len(block), place : place + width])
+            repaired += moved
+            if len(rows):
+                told.append(rows + start)
+
+        for features, some in self._alike(columns):
+            n = len(some[0])
+            if features[0].levels is None and features[0].edges is None:
+                for start in range(0, n, ROWS):
+                    values = np.stack([column[start : start + ROWS] for column in some])
+                    moved, rows = _to_units(features, values, clamps=clamps, strict=strict)
+                    take(start, len(some), values.T, moved, rows)
+                place += len(some)
+                continue
+            (f,), (column,), width = features, some, len(self.of(features[0]))
             for start in range(0, n, ROWS):
-                found = encode_whole(f, column[start : start + ROWS], clamps=clamps, loose=self.loose)
-                if found is None:
-                    return None
-                X[start : min(start + ROWS, n), place : place + width] = found[0][:, -width:]
-                repaired += found[1]
+                part = column[start : start + ROWS]
+                block, moved, rows = encode_whole(f, part, clamps=clamps, loose=self.loose, strict=strict)
+                take(start, width, block, moved, rows)
             place += width
         self._finish(X[:n])
-        return n, repaired
+        return n, repaired, np.unique(np.concatenate(told))
+
+    def _alike(self, columns: Mapping[str, WholeColumn]) -> Iterator[tuple[list[Feature], list[Any]]]:
+        """Return the columns in their order: numbers with bounds some at a time, every other one by itself."""
+        features, some, size = list[Feature](), list[Any](), 0
+        for f in self.features:
+            column, is_plain = columns[f.name], f.levels is None and f.edges is None
+            if some and not (is_plain and size < TOGETHER):
+                yield features, some
+                features, some, size = [], [], 0
+            if not is_plain:
+                yield [f], [column]
+                continue
+            features.append(f)
+            some.append(column)
+            size += 8 * len(column)
+        if some:
+            yield features, some
 
     def _finish(self, X: NDArray[np.float64]) -> None:
         if self.coding == "treatment":
             return
         if self.intercept:
             X[:, -1] = 1.0
-        for start in range(0, len(X), ROWS):
-            rows = X[start : start + ROWS]
-            if rows.dtype == np.float64:
-                rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
+        for some in few_rows(X):
+            rows = X[some]
+            exact = np.asarray(rows, dtype=np.float64)
+            lengths = np.maximum(1.0, np.linalg.norm(exact, axis=1))
+            if (at := cells_in(rows)) is not None:
+                clipped = exact[at] / lengths[at[0]]
+                rows[at] = clipped if rows.dtype == np.float64 else _towards_zero(clipped)
+            elif rows.dtype == np.float64:
+                rows /= lengths[:, None]
             else:
-                exact = rows.astype(np.float64)
-                rows[:] = _towards_zero(exact / np.maximum(1.0, np.linalg.norm(exact, axis=1))[:, None])
+                rows[:] = _towards_zero(exact / lengths[:, None])

@@ -18,11 +18,14 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from masquerade_core.data.file_faults import NO_CSV, NO_UTF8, Place, Sign, Unit
-from masquerade_core.data.files import SAVE_AS_CSV, columns_of, loosely, opened
+from masquerade_core.data.files import SAVE_AS_CSV, columns_of, content_of_file, loosely
 from masquerade_core.words import counted
+
+if TYPE_CHECKING:
+    from masquerade_core.data.packed import Unpacked
 
 __all__ = [
     "SEPARATORS",
@@ -38,6 +41,7 @@ __all__ = [
     "nothing",
     "opening_of",
     "parse_lines",
+    "parse_some",
 ]
 
 
@@ -46,6 +50,8 @@ __all__ = [
 _RESUMED = 20
 _BYTES = 1 << 21  # of a file that are searched for ends of lines at once
 _ESCAPED = re.compile("[\udc80-\udcff]")
+_ODD_QUOTE = re.compile(rb'"(?<=[^,\r\n]")(?=[^,\r\n])')  # inside a cell
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
 
 
 @dataclass(frozen=True)
@@ -191,8 +197,25 @@ def _rows(text: str, layout: Layout, *, strict: bool) -> Iterator[tuple[int, lis
         text, start = file.read(), start + last + 1
 
 
-def nothing() -> None:
-    """Return no columns: the block is read cell by cell."""
+def parse_some(
+    body: bytes, layout: Layout, source: str, first: int, fills: bool, rows: Sequence[int], n: int
+) -> TextTable | None:
+    """Return the wanted cells of some of the n records in a CSV file's lines; None where a record may not be one line.
+
+    The parameters before ``rows`` are those of :func:`parse_lines`.
+    """
+    lines = body.removesuffix(b"\n").split(b"\n")
+    # As many lines as records, and each line is a record: none is blank, and no quote goes on behind a line's end.
+    if len(lines) != n or _LONE_RETURN.search(body) or _ODD_QUOTE.search(body):
+        return None
+    found = parse_lines(b"\n".join([lines[row] for row in rows]), layout, source, 0, fills=fills)
+    if found.broken or len(found.numbers) != len(rows):
+        return None
+    return replace(found, numbers=[first + 1 + row for row in rows])
+
+
+def nothing(*_: object) -> None:
+    """Return no columns, and no cells of some records: the block is read cell by cell."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,10 +228,14 @@ class Block:
         Returns the columns as pyarrow reads them, or None where it cannot. A missing number is NaN.
     tables : callable
         Returns the block's cells, and the place of each record in the file; a large block's in several tables.
+    some : callable
+        (rows, n) -> the cells of some of the block's n records, in their order; None where they can be told from the
+        others in ``tables`` alone.
     """
 
     columns: Callable[[], Mapping[str, Any] | None]
     tables: Callable[[], Iterable[TextTable]]
+    some: Callable[[Sequence[int], int], TextTable | None] = nothing
 
 
 @dataclass(frozen=True, repr=False)
@@ -244,7 +271,7 @@ class Source:
         if self.lines_of is None:
             return self.about
         lines = 1
-        with opened(self.lines_of) as file:
+        with content_of_file(self.lines_of) as file:
             while data := file.read(_BYTES):
                 lines += data.count(b"\n") + data.count(b"\r")
         return lines
@@ -312,7 +339,7 @@ class Recoded:
     encoding : str
     """
 
-    def __init__(self, file: BinaryIO, encoding: str) -> None:
+    def __init__(self, file: "BinaryIO | Unpacked", encoding: str) -> None:
         self._file = file
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         self._left = b""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from masquerade_core.errors import BadInput, Damaged
+from masquerade_host.store.syncing import sync_folder
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
@@ -153,6 +154,7 @@ def private_folder(path: Path) -> None:
         except FileExistsError:  # somebody has just made it, or it is a link to nothing, which the last line refuses
             continue
         folder.chmod(0o700)  # a umask may have taken the owner's own rights
+        sync_folder(folder.parent)  # else a power cut may take a new folder, with files in it that are synced
     path.mkdir(mode=0o700, exist_ok=True)
 
 

@@ -5,19 +5,21 @@ import io
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from masquerade_core.data import blocks
+from masquerade_core.data import blocks, texts
 from masquerade_core.data.blocks import read_table
 from masquerade_core.data.examining import examine
 from masquerade_core.data.file_faults import FaultyFile
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv, stream_csv
 from masquerade_core.data.schema import Encoder
+from masquerade_core.data.texts import TextTable, parse_lines
 from masquerade_core.study import Study
 from tests.messages import says
 from tests.unit.core.data.test_data import CANARY, STUDY
@@ -168,7 +170,7 @@ DIRT: dict[str, tuple[str | bytes, Sequence[str], Sequence[str]]] = {
     "empty": ("", ["is empty"], ["the first line names the columns"]),
     "names alone": (HEAD + "\n", ["has column names but no records"], ["put a record on each further line"]),
     "Excel": (_zip(CANARY), ["is an Excel workbook"], ["save the table as 'CSV UTF-8"]),
-    "gzip": (gzip.compress(csv().encode()), ["is compressed with gzip"], ["gunzip"]),
+    "gzip, twice": (gzip.compress(gzip.compress(csv().encode())), ["is compressed with gzip"], ["gunzip"]),
     "JSON": ('[{"radius": 86753.09172}]', ["is JSON, and not a CSV file"], ["save the table as CSV"]),
     "a web page": (f"<!DOCTYPE html><p>{CANARY}", ["is a web page"], ["save the table as CSV"]),
 }  # fmt: skip
@@ -341,3 +343,70 @@ def test_a_file_that_is_streamed_from_disk_has_the_same_faults_said(path: Path, 
     one = _refused(lambda: load_csv(path, study)).message
     assert _refused(lambda: stream_csv(path, study, tmp_path)).message == one
     assert says(one, "kinds_of_fault", ..., "3 kinds")
+
+
+SCATTERED = csv(
+    radius={9: "?", 40: "", 700: "1e400", 701: "99", 800: "12 mm", 1200: "3,5".replace(",", "."), 1500: "x"},
+    sex={9: "F ", 300: "?", 701: "other", 1999: "M"},
+    diagnosis={50: "maybe", 701: "", 1300: " Malignant"},
+)
+
+
+def _findings(path: Path, study: Study) -> object:
+    found = examine(path, study)
+    try:
+        loaded: object = load_csv(path, study).X.tobytes()
+    except FaultyFile as error:
+        loaded = (error.message, error.hint, [fault.to_json() for fault in error.faults])
+    kinds = [(fault.column, fault.kind, fault.count, fault.first, fault.refused) for fault in found.faults]
+    return loaded, kinds, found.records, found.unseen, found.doubts
+
+
+@pytest.mark.parametrize("rule", ["clamp", "refuse"])
+@pytest.mark.parametrize("matching", ["loose", "exact"])
+@pytest.mark.parametrize("missing", ["", "missing = 7.0"])
+@pytest.mark.parametrize("of_label", ['positive = "malignant"', 'classes = ["benign", "malignant"]'])
+def test_scattered_faults_are_the_same_whoever_reads_the_file(
+    rule: str, matching: str, missing: str, of_label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = STUDY.replace("[study]", f'[study]\nout_of_bounds = "{rule}"\nmatching = "{matching}"', 1)
+    text = text.replace('positive = "malignant"', of_label).replace("max = 40\n", f"max = 40\n{missing}\n", 1)
+    study, path = Study.parse(text), tmp_path / "records.csv"
+    path.write_text(SCATTERED, encoding="utf-8")
+    for size in (1 << 21, 2000):
+        monkeypatch.setattr(blocks, "_BYTES", size)
+        monkeypatch.setattr(blocks, "_WORTH_IT", 1 << 60)
+        slowly = _findings(path, study)
+        monkeypatch.setattr(blocks, "_WORTH_IT", 0)
+        assert _findings(path, study) == slowly
+
+
+def _cells_read(path: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> int:
+    read = 0
+
+    def counting(body: bytes, *rest: Any, **named: Any) -> TextTable:
+        nonlocal read
+        found = parse_lines(body, *rest, **named)
+        read += len(found.numbers)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "parse_lines", counting)
+        patch.setattr(texts, "parse_lines", counting)
+        with pytest.raises(FaultyFile) as caught:
+            load_csv(path, study)
+    assert caught.value.faults[0].count == 2 * len(range(7, N, 1000))
+    return read
+
+
+@pytest.mark.parametrize("cell", ["?", "12 mm", "99"])
+def test_of_a_file_with_a_fault_in_every_thousand_lines_these_lines_alone_are_read_cell_by_cell(
+    cell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_WORTH_IT", 0)
+    path = tmp_path / "records.csv"
+    faulty = csv(radius=dict.fromkeys(range(7, N, 1000), cell))
+    path.write_text(faulty + faulty.partition("\n")[2], encoding="utf-8")
+    assert _cells_read(path, Study.parse(STUDY), monkeypatch) == 2 * len(range(7, N, 1000))
+    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")  # now a line may not be a record
+    assert _cells_read(path, Study.parse(STUDY), monkeypatch) == 2 * N

@@ -1,12 +1,20 @@
 """Files of very many columns: what finding them costs grows with their number, and not with its square."""
 
+from pathlib import Path
+
+import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from masquerade_core.data import blocks
 from masquerade_core.data.files import columns_of
+from masquerade_core.data.loading import load_csv
 from masquerade_core.data.parquet import ParquetFile, parquet_source
+from masquerade_core.data.schema import Encoder
 from tests.helpers import calls
+from tests.protocol_helpers import make_study
 
 
 def _found(count: int) -> None:
@@ -36,3 +44,34 @@ def test_a_parquet_file_with_many_columns_is_opened_as_fast(tmp_path_factory: py
         return calls(read)
 
     assert cost(400) <= 4.5 * cost(100)
+
+
+def _loads(folder: Path, ending: str, count: int) -> int:
+    """Return how many functions the loading of 200 records of so many columns calls, once all modules are there."""
+    path, names = folder / f"w.{ending}", [f"x{i}" for i in range(count)]
+    table = pa.table({**{name: [0.5, -0.25] * 100 for name in names}, "y": ["0", "1"] * 100})
+    pq.write_table(table, path) if ending == "parquet" else pyarrow.csv.write_csv(table, path)
+    study = make_study(2, count)
+
+    def load() -> None:
+        assert load_csv(path, study).X.shape == (200, count)
+
+    load()
+    return calls(load)
+
+
+@pytest.mark.parametrize(("ending", "most"), [("csv", 48), ("parquet", 85)])
+def test_opening_and_reading_a_column_more_costs_a_few_calls(
+    ending: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_WORTH_IT", 0)
+    assert _loads(tmp_path, ending, 400) - _loads(tmp_path, ending, 100) <= 300 * most
+
+
+def test_columns_of_numbers_are_encoded_many_at_a_time() -> None:
+    def cost(count: int) -> int:
+        encoder, found = Encoder.from_study(make_study(2, count)), {f"x{i}": np.array([0.5, 2.0]) for i in range(count)}
+        X = np.empty((2, encoder.d))
+        return calls(lambda: encoder.encode_whole(X, found))
+
+    assert cost(400) - cost(100) <= 300 * 8
