@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+import numpy as np
+from nacl.bindings import crypto_aead_chacha20poly1305_ietf_encrypt
+
 from benchmarks import wall
 from benchmarks.measure import COORDINATES, KEY_BITS, Bench
 from benchmarks.meter import GRADIENTS, MeteredTable
@@ -25,6 +28,7 @@ from masquerade_protocols.blocks.layouts import as_words
 __all__ = ["TURNS", "accepted_forgeries", "measure_masks", "measure_masks_wall"]
 
 K, MANY, LONG = 5, 60, 5_000
+NEAR = {2: 100_000, 64: 10_000}  # neighbours, and coordinates, beside the cipher alone
 TURNS = 5  # of the wall's measurements, at least
 _ROUNDS, _WALL_ROUNDS = 100, 40
 _FORGERIES = 10_000
@@ -39,6 +43,7 @@ def measure_masks(bench: Bench, progress: Progress, samples: int) -> None:
         gradient_study(parties, d, _ROUNDS, masks=True)
         for parties, d in ((K, COORDINATES), (MANY, COORDINATES), (K, LONG))
     )
+    coordinates = as_words(gradient_layout(usual)).count
     paillier, long_paillier = (gradient_study(K, d, _ROUNDS) for d in (COORDINATES, LONG))
     for number in range(1, samples + 1):
         progress(f"sample {number} of {samples}: masked sums beside Paillier's")
@@ -50,7 +55,7 @@ def measure_masks(bench: Bench, progress: Progress, samples: int) -> None:
         bench.add("masks lead / Paillier", ring.lead / e * e_other / other.lead)
         bench.add("masks charlie", ring.charlie / e)
         bench.add("masks charlie additions", _additions(usual) / e)
-        bench.add("masks bytes beside the coordinates", max(table.sent["hospital-1", "Masked"]) - 4 * COORDINATES)
+        bench.add("masks bytes beside the coordinates", max(table.sent["hospital-1", "Masked"]) - coordinates)
         progress(f"sample {number} of {samples}: masked sums, K={MANY}, d={LONG:,}, and a whole descent")
         (ring, _), e = bench.yardstick.around(lambda: run_masked_ring(many, 10))
         bench.add(f"masks party K={MANY}", ring.party / e)
@@ -61,6 +66,8 @@ def measure_masks(bench: Bench, progress: Progress, samples: int) -> None:
         bench.add(f"masks party d={LONG}, Paillier / masks", other.party / e_other * e / ring.party)
         descent, e = bench.yardstick.around(lambda: run_descent(usual))
         _add_descent(bench, descent, usual, e)
+        for near, length in NEAR.items():
+            bench.add(f"masks party / ChaCha20, {near} neighbours", _beside_the_cipher(near, length))
     bench.add("masks boxes in the set-up", _boxes(usual))
     bench.add("masks forged sums accepted", accepted_forgeries(_FORGERIES))
     layout = as_words(gradient_layout(usual))
@@ -85,6 +92,32 @@ def _additions(study: Study, times: int = 2000) -> float:
         layout.write(layout.add(layout.read(words) for words, _ in received))
         layout.add_checks(check for _, check in received)
     return (time.process_time() - start) / times
+
+
+def _beside_the_cipher(near: int, length: int, times: int = 5) -> float:
+    """Return a contribution and its opening, in units of the time in which ChaCha20 alone makes the masks' bytes."""
+    rng, layout = SystemRng(), Words(length, 1 << 46)
+    vector = np.random.default_rng(1).integers(-(1 << 40), 1 << 40, length)
+    masks, key = [(i % 2 == 0, rng.bytes(32)) for i in range(near)], rng.bytes(32)
+    zeros, nonce, plain = bytes(1 << 16), bytes(12), layout.encode(vector)
+    rest = [min(len(zeros), layout.total_bytes - at) for at in range(0, layout.total_bytes, len(zeros))]
+    told = layout.write(plain)
+    ratios = []
+    for _ in range(times):
+        start = time.process_time()
+        for _, mask in masks:
+            for size in rest:
+                crypto_aead_chacha20poly1305_ietf_encrypt(zeros[:size], None, nonce, mask)
+        between = time.process_time()
+        check_key = CheckKey(layout, key)
+        check = check_key.of(vector)
+        sent, _ = layout.masked(layout.encode(vector), check, masks)
+        total = layout.decode(layout.read(told), 1)
+        value = ((check + check_key.constant) % layout.prime).to_bytes(layout.check_bytes, "little")
+        assert check_key.fits(total, value), "a sum does not fit its own check value"
+        ratios.append((time.process_time() - between) / (between - start))
+        assert sum(a == b for a, b in zip(sent, told, strict=True)) < layout.total_bytes / 64, "words left unmasked"
+    return median(ratios)
 
 
 def _boxes(study: Study) -> int:

@@ -26,14 +26,14 @@ from masquerade_core.wire.messages import Message
 from masquerade_core.wire.proof import Judge
 from masquerade_core.words import counted, listed
 from masquerade_protocols.blocks.layouts import CHECK_PRIMES, has_double_masks, receipt
-from masquerade_protocols.blocks.masked_sum import Masked, Outcome, Summed, blame, fits, masked_digest
+from masquerade_protocols.blocks.masked_sum import Masked, Outcome, Summed, blame, masked_digest
 from masquerade_protocols.registry import entry_named
 
 __all__ = ["blame_of_sum", "check_evidence", "openings_of", "run_of", "verdict"]
 
 _MOST_CHOICES = 64  # between contributions of parties that signed several for one round
 _READER = SigningKey(bytes(32))  # reads frames and signs nothing
-_BOUNDS = tuple((1 << (bits - 1)) - 1 for bits in (32, *range(64, 577, 64)))  # one for each length of a word
+_BOUNDS = tuple((1 << (8 * size - 1)) - 1 for size in range(1, 65))  # one for each length of a word
 
 
 def blame_of_sum(told: Summed | Outcome, contributions: Mapping[str, Masked]) -> str | None:
@@ -49,7 +49,7 @@ def blame_of_sum(told: Summed | Outcome, contributions: Mapping[str, Masked]) ->
         layout = Words(1, bound)
         length = size // layout.size - layout.marks
         layout = Words(max(length, 1), bound)
-        whole = (layout.total_bytes, layout.check_bytes) == (size, len(told.check)) and layout.fits
+        whole = (layout.total_bytes, layout.check_bytes) == (size, len(told.check))
         if whole and blame(layout, told, contributions) is None:
             return None
     return CHARLIE
@@ -225,11 +225,12 @@ def _of_lengths(study: Study, shown: _Shown) -> Findings | None:
     How long sums are follows from the study alone, but for the length of a word.
     """
     lengths = entry_named(study.study.protocol).sum_lengths(study)
-    layouts = [Words(length, bound) for length in lengths for bound in _BOUNDS]
+    layouts = (Words(length, bound) for length in lengths for bound in _BOUNDS)
+    due = {(layout.total_bytes, layout.check_bytes) for layout in layouts}
     for (name, kind), frames in (*shown.sent.items(), *shown.own.items()):
-        for frame in frames if kind == "Masked" and layouts else ():
+        for frame in frames if kind == "Masked" and due else ():
             message = decode(Masked, frame.body, name)
-            if not any(fits(layout, message) for layout in layouts):
+            if (len(message.words), len(message.check)) not in due:
                 said = (
                     f"{name} signed a contribution of {len(message.words)} bytes, and no sum of this study has "
                     "contributions of that length"

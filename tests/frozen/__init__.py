@@ -1,4 +1,4 @@
-"""Files that one version of the program left on a disk, unchanged: ``wire-N.tar.xz`` for the wire's number N.
+"""Files that one version of the program left on a disk: ``wire-N.M.tar.xz``, for the numbers of wire and `dp-gd`.
 
 ``python -m tests.frozen`` makes the archive of this version, from real processes, and refuses where there is one. Each
 archive stays for ever: budgets in existing state folders survive whatever changes. It holds
@@ -18,11 +18,14 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ARCHIVES", "KNOWN", "unpacked"]
+from masquerade_protocols.registry import entry_named
+
+__all__ = ["ARCHIVES", "KNOWN", "NOW", "unpacked"]
 
 FOLDER = Path(__file__).parent
 KNOWN = FOLDER / "known.json"
 ARCHIVES = tuple(sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("wire-*.tar.xz")))
+NOW = f"wire-{entry_named('dp-gd').version}"
 
 
 def unpacked(archive: str, folder: Path) -> dict[str, Any]:

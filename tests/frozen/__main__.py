@@ -12,11 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.frames import WIRE_VERSION
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.policy import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
-from tests.frozen import FOLDER, KNOWN
+from tests.frozen import FOLDER, KNOWN, NOW
 from tests.frozen.known import known_of
 from tests.processes import Machines
 
@@ -25,7 +24,7 @@ _ROUNDS = {"done": 3, "open": 60}
 
 def main() -> int:
     """Write the archive, and what is known of it."""
-    name = f"wire-{WIRE_VERSION}"
+    name = NOW
     target = FOLDER / f"{name}.tar.xz"
     if target.exists():
         sys.stderr.write(f"{target.name} is there, and stays as it is\n")

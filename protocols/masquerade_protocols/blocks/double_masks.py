@@ -10,7 +10,7 @@ one. For K parties, k neighbours each, and a committee (:mod:`masquerade_core.th
       | once: DealtKeys: pk_j^0, and in boxes for the       |
       |       neighbours shares of sk_j^0                   |   HeldKeys to each
       | 1. y_j = x_j + G(b_j) + sum_i +-G(k_ij^t)           |
-      |------ DoublyMasked: y_j, check value, pk_j^(t+1); ->|   4 d + 8 bytes, and 82 for each neighbour
+      |------ DoublyMasked: y_j, check value, pk_j^(t+1); ->|   words as there, and 82 for each neighbour
       |       in boxes: shares of b_j and sk_j^(t+1)        |   2. U = those whose contribution came
       |<----- Asked: U                     (committee only) |
       | 3. checks U                                         |

@@ -1,13 +1,13 @@
 """The secure sum by masks: Charlie adds words that he cannot read, and tells everybody the sum.
 
 There is no lead, no key that opens anything, and one round trip for a sum. For K parties and d coordinates in words of
-32 or 64 bits, in round t::
+w bytes, as many as the sum's public bound needs, in round t::
 
     party P_j                                        Charlie
       | k_ij from both keys and names; kappa from P_1  |
       |   L = H(chain, t, U, layout, bound_to)         |
       |   m_ij = stream(BLAKE2b(k_ij, L))              |
-      |------ Masked: (marks, x_j) + sum_i +-m_ij, --->|   4 d + 8 or 8 d + 8 bytes
+      |------ Masked: (marks, x_j) + sum_i +-m_ij, --->|   w d bytes, and 8 to 14 for the marks
       |         check value + sum_i +-g_ij mod p       |   16 bytes
       |                                                | adds words, and check values; K marks?
       |<----- Summed: the sum, its check, a receipt ---|   as much, and 32 bytes

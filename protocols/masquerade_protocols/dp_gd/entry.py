@@ -61,6 +61,7 @@ def _cost(study: Study) -> Cost:
 _ENTRY = Protocol(
     name="dp-gd",
     sum_lengths=descent_lengths,
+    meaning=2,
     streams=True,
     paper="this program's own",
     party=roles.party,

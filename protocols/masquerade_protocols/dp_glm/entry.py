@@ -70,7 +70,7 @@ _ENTRY = Protocol(
     numbers=True,
     regularization=1e-4,
     regularization_note="not used: nothing is added to the likelihood",
-    meaning=2,
+    meaning=3,
 )
 
 

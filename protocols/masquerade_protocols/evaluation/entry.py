@@ -91,7 +91,7 @@ def _cost(study: Study) -> Cost:
 _ENTRY = Protocol(
     name="evaluation",
     sum_lengths=lambda study: {count_layout(study).length, *evaluation_lengths(study)},
-    meaning=2,
+    meaning=3,
     streams=True,
     paper="this program's own",
     party=roles.party,

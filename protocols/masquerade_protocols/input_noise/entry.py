@@ -129,6 +129,7 @@ def _cost(study: Study) -> Cost:
 INPUT_NOISE = Protocol(
     name="input-noise",
     sum_lengths=lambda study: {study.d + 1},
+    meaning=2,
     paper="Bixler",
     party=party,
     charlie=charlie,

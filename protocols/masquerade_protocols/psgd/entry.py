@@ -88,6 +88,7 @@ def _entry(
     return Protocol(
         name=name,
         sum_lengths=descent_lengths,
+        meaning=2,
         paper="Rajkumar and Agarwal 2012",
         party=partial(roles.party, variant=variant),
         charlie=partial(roles.charlie, variant=variant),

@@ -85,6 +85,7 @@ def _cost(study: Study) -> Cost:
 _ENTRY = Protocol(
     name="summary",
     sum_lengths=lambda study: {count_layout(study).length, len(public.grid_of(study))},
+    meaning=2,
     paper="this program's own",
     party=roles.party,
     charlie=roles.charlie,

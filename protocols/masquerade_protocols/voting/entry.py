@@ -137,6 +137,7 @@ def _voting(name: str, parameters: type[public.SoftParameters], ties: str = "") 
     return Protocol(
         name=name,
         sum_lengths=lambda study: {public.layout(study).length},
+        meaning=2,
         paper="Hamm, Cao and Belkin 2016",
         party=roles.party,
         streams=True,

@@ -128,6 +128,7 @@ def _cost(study: Study) -> Cost:
 WEIGHTED_DP = Protocol(
     name="weighted-dp",
     sum_lengths=descent_lengths,
+    meaning=2,
     streams=True,
     paper="Kang, Liu and Wang",
     party=party,

@@ -1,11 +1,11 @@
 """Masked words and their check value: what one contribution to a masked sum is, as pure functions.
 
-A vector of signed integers is written as *words*, whole numbers modulo 2^32 or 2^64. Every pair of parties has a key in
-common. Both expand it into a stream of words, the *mask*: one of the two adds it, the other subtracts it. So a single
-contribution is uniform, and in the sum of all contributions the masks cancel.
+A vector of signed integers is written as *words* of as many whole bytes as the sum needs. Every pair of parties has a
+key in common. Both expand it into a stream of words, the *mask*: one of the two adds it, the other subtracts it. So a
+single contribution is uniform, and in the sum of all contributions the masks cancel.
 
 Before the coordinates stand *marks*, 64 bits of words that equal 1. In a sum they count the contributions. If masks do
-not cancel, the marks are uniform, and everybody sees it.
+not cancel, the marks are uniform, and everybody sees it. Where words have few bits, marks count modulo the word.
 
 The *check value* is a linear function of the vector, modulo a prime p, under a key that only the parties share. Its
 coefficient for coordinate 512 a + b is u_a v_b, with u and v uniform. A constant, also uniform, is added once. For an
@@ -48,6 +48,8 @@ _AT_ONCE = 16  # rows in one product of matrices: so few that no library starts 
 _MARK_BITS = 64
 _MACHINE_BITS = 64  # words of this length or less are numpy's
 _PIECE = 65_536  # bytes of a stream that are made at once: longer pieces wait for the memory's pages
+_ZEROS = bytes(_PIECE)
+_SPARE = 16
 _SHORT_PRIME = (1 << 127) - 1
 _LONG_PRIMES = (521, 2203, 4253)  # bits: p = 2^521 - 1, and so on
 
@@ -64,15 +66,15 @@ def tagged_hash(tag: str, *parts: bytes, key: bytes = b"", size: int = 32) -> by
 def mask_stream(key: bytes, length: int) -> bytes:
     """Return ``length`` bytes of a key's stream. One key serves for one stream."""
     if length <= _PIECE:
-        return _chacha(key, length)
+        return _chacha(key, length)[:length]
     count = -(-length // _PIECE)
     pieces = (tagged_hash("piece", i.to_bytes(8, "big"), key=key) for i in range(count))
-    return b"".join(_chacha(piece, _PIECE) for piece in pieces)[:length]
+    return b"".join(_chacha(piece, _PIECE)[:_PIECE] for piece in pieces)[:length]
 
 
 def _chacha(key: bytes, length: int) -> bytes:
-    """Encrypt zeros: the ciphertext is the key stream, and the tag behind it is cut off."""
-    return bytes(crypto_aead_chacha20poly1305_ietf_encrypt(bytes(length), None, _NONCE, key)[:length])
+    """Encrypt zeros: the ciphertext is the key stream. The tag, ``_SPARE`` bytes, follows."""
+    return crypto_aead_chacha20poly1305_ietf_encrypt(_ZEROS[:length], None, _NONCE, key)
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,10 @@ class Words:
 
     @cached_property
     def bits(self) -> int:
-        """Bits of a word: 32, or the next multiple of 64."""
-        return 32 if self.width <= 32 else -(-self.width // 64) * 64  # noqa: PLR2004
+        """Bits of a word: whole bytes that hold a coordinate."""
+        return -(-self.width // 8) * 8
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes of a word."""
         return self.bits // 8
@@ -108,19 +110,19 @@ class Words:
     @cached_property
     def marks(self) -> int:
         """How many words before the coordinates equal 1 in a contribution."""
-        return max(1, _MARK_BITS // self.bits)
+        return -(-_MARK_BITS // self.bits)
 
-    @property
+    @cached_property
     def words(self) -> int:
         """How many words a contribution has."""
         return self.marks + self.length
 
-    @property
+    @cached_property
     def count(self) -> int:
-        """How many units of 32 bits the coordinates take: what a finer grid must not enlarge."""
-        return self.length * self.bits // 32
+        """How many bytes the coordinates take: what a finer grid must not enlarge."""
+        return self.length * self.size
 
-    @property
+    @cached_property
     def total_bytes(self) -> int:
         """How many bytes a contribution's words have."""
         return self.words * self.size
@@ -149,15 +151,23 @@ class Words:
         """Return how many coordinates a message with ``room`` bytes for them can carry."""
         return (room - self.check_bytes) // self.size - self.marks
 
-    @property
+    @cached_property
     def machine(self) -> bool:
         """Whether words are numpy's, of 64 bits or less."""
         return self.bits <= _MACHINE_BITS
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The type of words in an array."""
-        return np.dtype(f"<u{self.size}" if self.machine else object)
+        """The type of words in an array: 4 bytes or 8, of which a word may be a part, or Python's integers."""
+        if not self.machine:
+            return np.dtype(object)
+        return np.dtype("<u4" if self.size <= 4 else "<u8")  # noqa: PLR2004 - bytes
+
+    def cut(self, words: NDArray[Any]) -> NDArray[Any]:
+        """Reduce numbers modulo the word, in place."""
+        if self.size != self.dtype.itemsize or not self.machine:
+            words &= (1 << self.bits) - 1
+        return words
 
     def encode(self, vector: Vector) -> NDArray[Any]:
         """Return marks and coordinates as words; a coordinate that is too long for a word is reduced modulo the word.
@@ -174,28 +184,42 @@ class Words:
             raise LocalProtocolError(
                 f"a vector to mask has {len(vector)} coordinates, but its layout has {self.length}"
             )
-        modulus, signed = 1 << self.bits, _in_64_bits(vector) if self.machine else None
-        if signed is None:
-            dtype = np.uint64 if self.machine else object
-            own = np.array([v % modulus for v in as_integers(vector)], dtype=dtype)
-        else:
-            own = signed.view(np.uint64)
         words = np.empty(self.words, dtype=self.dtype)
         words[: self.marks] = 1
-        words[self.marks :] = own  # modulo the word
-        return words
+        words[self.marks :] = self.unsigned(vector)
+        return self.cut(words)
+
+    def unsigned(self, vector: Vector) -> NDArray[Any]:
+        """Return a vector's numbers modulo a power of 2 that is the word's or a larger one, as uint64 or integers."""
+        signed = _in_64_bits(vector) if self.machine else None
+        if signed is not None:
+            return signed.view(np.uint64)
+        modulus = 1 << self.bits
+        return np.array([v % modulus for v in as_integers(vector)], dtype=np.uint64 if self.machine else object)
 
     def read(self, raw: bytes) -> NDArray[Any]:
-        """Return words from ``total_bytes`` bytes, whose number the caller has checked."""
+        """Return words from their bytes, whose number the caller has checked."""
+        return self.cut(self._apart(raw + bytes(_SPARE), 0, len(raw) // self.size).copy())
+
+    def _apart(self, raw: bytes, start: int, count: int) -> NDArray[Any]:
+        """Return so many words from bytes, of which ``_SPARE`` more follow: each is right modulo the word.
+
+        A word of 5 bytes, say, is read as 8, with the first ones of the next word.
+        """
         if self.machine:
-            return np.frombuffer(raw, dtype=self.dtype)
-        return np.array(_integers(raw, self.size), dtype=object)
+            return np.ndarray(count, self.dtype, raw, start, (self.size,))
+        return np.array(_integers(raw[start : start + count * self.size], self.size), dtype=object)
 
     def write(self, words: NDArray[Any]) -> bytes:
-        """Return words as bytes."""
-        if self.machine:
+        """Return words, each modulo the word, as bytes."""
+        if not self.machine:
+            return b"".join((int(word) % (1 << self.bits)).to_bytes(self.size, "little") for word in words)
+        if self.size == self.dtype.itemsize:
             return words.tobytes()
-        return b"".join(int(word).to_bytes(self.size, "little") for word in words)
+        each, kept = words.view(np.uint8).reshape(len(words), -1), np.empty((len(words), self.size), dtype=np.uint8)
+        for place in range(self.size):  # numpy takes long columns faster than short rows
+            kept[:, place] = each[:, place]
+        return kept.tobytes()
 
     def add(self, vectors: Iterable[NDArray[Any]]) -> NDArray[Any]:
         """Add vectors of words, each coordinate modulo the word."""
@@ -203,7 +227,7 @@ class Words:
         total = first.copy()
         for words in others:
             total += words
-        return total if self.machine else total % (1 << self.bits)
+        return self.cut(total)
 
     def add_checks(self, checks: Iterable[bytes]) -> bytes:
         """Add check values modulo p."""
@@ -222,25 +246,32 @@ class Words:
         streams : iterable of (bool, bytes)
             For each other party whether this one adds, and the key of this round's mask.
         """
-        total, extra = words.copy(), 2 * self.check_bytes
-        for adds, key in streams:
-            stream = mask_stream(key, extra + self.total_bytes)
-            mask, of_check = self.read(stream[extra:]), int.from_bytes(stream[:extra], "little")
-            if adds:
-                total += mask
-                check += of_check
-            else:
-                total -= mask
-                check -= of_check
-        if not self.machine:
-            total %= 1 << self.bits
-        return self.write(total), (check % self.prime).to_bytes(self.check_bytes, "little")
+        masks, at_once = list(streams), (_PIECE - self.check_bytes) // self.size
+        written = []
+        for start in range(0, self.words, at_once):  # in pieces that stay in the processor's caches
+            some = words[start : start + at_once].copy()
+            for adds, key in masks:
+                own = key if self.words <= at_once else tagged_hash("piece", start.to_bytes(8, "big"), key=key)
+                stream = _chacha(own, self.check_bytes + self.size * len(some))
+                mask = self._apart(stream, self.check_bytes, len(some))
+                of_check = int.from_bytes(stream[: self.check_bytes], "little")
+                if adds:
+                    some += mask
+                    check += of_check
+                else:
+                    some -= mask
+                    check -= of_check
+            written.append(self.write(some))
+        return b"".join(written), (check % self.prime).to_bytes(self.check_bytes, "little")
 
     def signed(self, words: NDArray[Any]) -> NDArray[Any]:
         """Return the signed coordinates that words hold: int64, or Python's integers."""
         values = words[self.marks :]
         if self.machine:
-            return values.view(f"<i{self.size}").astype(np.int64)
+            signed, above = values.astype(np.uint64).view(np.int64), _MACHINE_BITS - self.bits
+            signed <<= above
+            signed >>= above  # so that the word's highest bit fills those above it
+            return signed
         half = 1 << (self.bits - 1)
         return (values + half) % (2 * half) - half
 
@@ -252,7 +283,7 @@ class Words:
         SumRefused
             The marks do not count ``contributors``: masks did not cancel. Or a coordinate is out of bounds.
         """
-        if any(int(mark) != contributors for mark in words[: self.marks]):
+        if any(int(mark) != contributors % (1 << self.bits) for mark in words[: self.marks]):
             raise SumRefused(
                 "the masked sum is not the sum of everybody's contributions: one is missing, or was made for another "
                 "round or another view of the run",
@@ -303,10 +334,10 @@ class CheckKey(Secret):
     __slots__ = ("_layout", "_matrix", "_raw", "_u", "constant")
 
     def __init__(self, layout: Words, key: bytes) -> None:
-        width, d = layout.check_bytes + 8, layout.length
+        width, d = layout.check_bytes, layout.length
         rows = -(-d // _ROW)
         raw = mask_stream(key, width * (1 + rows + min(d, _ROW)))
-        # With 64 bits above those of p, numbers are uniform modulo p but for a part of 2^-64, without a reduction.
+        # Whole bytes have 2^i (p + 1) values, since p + 1 is a power of 2: modulo p, numbers are uniform but for 1/p.
         self.constant, *self._u = _integers(raw[: width * (1 + rows)], width)
         self._layout, self._raw = layout, raw[width * (1 + rows) :]  # those of v
         self._matrix: NDArray[np.float64] | None = None  # made of them where a vector is added up in digits
@@ -316,16 +347,16 @@ class CheckKey(Secret):
 
         It is not reduced modulo p: a short result, which a vector of zeros has, would take less time afterwards.
         """
-        words = self._layout.encode(vector)
         if not self._layout.machine:
-            return sum(map(mul, self._u, self._in_integers(self._layout.signed(words).tolist())))
-        *rows, lift = self._in_digits(words[self._layout.marks :])
+            held = self._layout.signed(self._layout.encode(vector))
+            return sum(map(mul, self._u, self._in_integers(held.tolist())))
+        *rows, lift = self._in_digits(self._layout.unsigned(vector))
         lifted: int = sum(map(mul, self._u, rows))
         return lifted - lift * sum(self._u) % self._layout.prime
 
     def _in_integers(self, numbers: list[int]) -> list[int]:
         """Return the inner sum <x, v> of each row of Python's integers."""
-        v = _integers(self._raw, self._layout.check_bytes + 8)
+        v = _integers(self._raw, self._layout.check_bytes)
         rows = (numbers[_ROW * a : _ROW * (a + 1)] for a in range(len(self._u)))
         return [sum(starmap(mul, zip(v, row, strict=False))) for row in rows]
 
@@ -334,19 +365,23 @@ class CheckKey(Secret):
 
         So all of them have one length. A coordinate is cut in digits of 16 bits, once half a word was added: then it is
         not negative. Its digits are multiplied with those of v, as floats. A sum of at most 4 * 512 products of a digit
-        and a number of :meth:`_digits_of_v` is less than 2^46: floats hold it exactly, whatever the order of its parts.
+        and a number of :meth:`_digits_of_v` is less than 2^44: floats hold it exactly, whatever the order of its parts.
         """
         if self._matrix is None:
             self._matrix = self._digits_of_v()
-        rows = np.zeros((len(self._u) + 1, min(len(x), _ROW)), dtype=self._layout.dtype)
-        rows.ravel()[: len(x)] = x
-        rows += rows.dtype.type(1 << (self._layout.bits - 1))
-        cut = rows.view("<u2").reshape(len(rows), -1)
-        sums = np.empty((len(rows), _LIMBS))
-        for a in range(0, len(rows), _AT_ONCE):
-            np.matmul(cut[a : a + _AT_ONCE].astype(np.float64), self._matrix, out=sums[a : a + _AT_ONCE])
+        layout, count = self._layout, len(self._u) + 1
+        rows = np.empty((min(count, _AT_ONCE), min(layout.length, _ROW)), dtype=layout.dtype)
+        flat, digits, sums = rows.ravel(), rows.view("<u2"), np.empty((count, _LIMBS))
+        for a in range(0, count, len(rows)):
+            some = x[a * _ROW :][: len(flat)]
+            flat[: len(some)] = some
+            flat[len(some) :] = 0
+            flat += flat.dtype.type(1 << (layout.bits - 1))
+            layout.cut(flat)
+            due = min(count - a, len(rows))
+            np.matmul(digits[:due].astype(np.float64), self._matrix, out=sums[a : a + due])
         limbs = sums.astype(np.uint64)
-        pairs = limbs[:, ::2] + (limbs[:, 1::2] << np.uint64(16))  # less than 2^62
+        pairs = limbs[:, ::2] + (limbs[:, 1::2] << np.uint64(16))  # less than 2^61
         pairs[:, -1] += np.uint64(1 << 63)
         # Every second one of the pairs stands beside the next, without an overlap, as one integer.
         whole = _integers(pairs[:, [0, 2, 1, 3]].astype("<u8").tobytes(), 16)
@@ -358,9 +393,8 @@ class CheckKey(Secret):
         Digit e of a coordinate and digit k of its v count for digit e + k. Beyond the eighth they count twice for digit
         e + k - 8, because 2^128 is 2 modulo p.
         """
-        raw = np.ascontiguousarray(np.frombuffer(self._raw, dtype="<u2").reshape(-1, 12).T).astype(np.float64)
-        v, digits = raw[:_LIMBS], self._layout.size // 2
-        v[:4] += 2 * raw[_LIMBS:]
+        v = np.ascontiguousarray(np.frombuffer(self._raw, dtype="<u2").reshape(-1, _LIMBS).T).astype(np.float64)
+        digits = self._layout.dtype.itemsize // 2
         matrix = np.empty((*v.shape, digits))
         for e in range(digits):
             matrix[e:, :, e] = v[: _LIMBS - e]

@@ -902,8 +902,21 @@ class Encoder:
         return len(self.names)
 
     def matrix(self, n: int) -> NDArray[Any]:
-        """Return room for n records: zeros where they are wide, so that what stays zero takes no memory."""
-        return zeros(n, self.d, self.dtype)
+        """Return room for n records: zeros where they are wide, so that what stays zero takes no memory.
+
+        Raises
+        ------
+        BadInput
+            The system has too little memory for them. Their number is not told.
+        """
+        try:
+            return zeros(n, self.d, self.dtype)
+        except (MemoryError, OSError):
+            pass
+        raise BadInput(
+            f"this machine has too little memory for the records: each may take {self.d * self.dtype.itemsize:,} bytes",
+            "keep them on a disk, with --stream FOLDER; or ask for a study with fewer columns or levels",
+        )
 
     @property
     def loose(self) -> bool:

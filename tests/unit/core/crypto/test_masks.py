@@ -74,8 +74,10 @@ def test_the_sum_of_masked_words_is_the_sum(length: int, bound: int, parties: in
 
 
 def test_words_are_as_short_as_the_bound_allows() -> None:
-    assert [Words(d, b).bits for d, b in WIDTHS] == [32, 32, 32, 64, 64, 64, 128, 320]
-    assert [Words(123, 2**30).total_bytes, Words(123, 2**60).total_bytes] == [4 * 123 + 8, 8 * 123 + 8]
+    assert [Words(d, b).bits for d, b in WIDTHS] == [32, 32, 24, 40, 64, 64, 72, 304]
+    assert [Words(1, 2**bits - 1).size for bits in (6, 7, 8, 15, 16, 31, 32, 63, 64)] == [1, 1, 2, 2, 3, 4, 5, 8, 9]
+    for bound, size, marks in ((2**30, 4, 2), (2**35, 5, 2), (2**60, 8, 1), (100, 1, 8), (2**20, 3, 3), (2**80, 11, 1)):
+        assert Words(123, bound).total_bytes == size * (123 + marks)
     assert not Words(1, 2**513).fits
     assert Words(1, 2**500).fits
 
@@ -116,7 +118,7 @@ def test_every_mark_is_looked_at(bound: int) -> None:
     layout = Words(3, bound)
     sums = layout.add([layout.encode((1, 2, 3))] * 5)
     assert as_integers(layout.decode(sums, 5)) == (5, 10, 15)
-    assert layout.marks == (2 if bound == 100 else 1)
+    assert layout.marks == {100: 8, 2**40: 2, 2**70: 1}[bound]
     for place in range(layout.marks):
         for wrong in (4, 6):
             other = sums.copy()
@@ -172,7 +174,7 @@ def test_of_10000_forged_sums_none_is_accepted(bound: int) -> None:
 
 def _by_definition(layout: Words, key: bytes, vector: Sequence[int]) -> tuple[int, int]:
     """A vector's check value and the constant, modulo p, in Python's integers and straight from the key's stream."""
-    width, rows, half = layout.check_bytes + 8, -(-layout.length // 512), 1 << (layout.bits - 1)
+    width, rows, half = layout.check_bytes, -(-layout.length // 512), 1 << (layout.bits - 1)
     stream = io.BytesIO(mask_stream(key, width * (1 + rows + min(layout.length, 512))))
     constant, *r = (int.from_bytes(raw, "little") for raw in iter(lambda: stream.read(width), b""))
     u, v = r[:rows], r[rows:]
@@ -235,8 +237,43 @@ def test_inner_sums_of_digits_are_exact_at_their_largest(bound: int) -> None:
     key._raw = b"\xff" * len(key._raw)
     width = len(key._raw) // 512
     largest = (1 << layout.bits - 1) - 1
-    *rows, lift = key._in_digits(layout.encode([largest] * 512)[layout.marks :])
+    *rows, lift = key._in_digits(layout.unsigned([largest] * 512))
     assert (rows[0] - lift - 512 * largest * (2 ** (8 * width) - 1)) % layout.prime == 0
     assert len({number.bit_length() for number in (*rows, lift)}) == 1
     assert key._matrix is not None
     assert (key._matrix.sum(axis=0) * 0xFFFF).max() < 2**53
+
+
+@pytest.mark.parametrize("bound", [100, 2**22, 2**30, 2**40, 2**60, 2**100])
+@pytest.mark.parametrize("length", [3, 40_000])
+def test_masks_are_the_keys_streams_piece_by_piece(length: int, bound: int) -> None:
+    """In Python's integers, from the streams: no byte of a piece serves twice, and the check value's mask is whole."""
+    layout, key = Words(length, bound), RNG.bytes(32)
+    size, head = layout.size, layout.check_bytes
+    at_once = (65_536 - head) // size
+    starts = range(0, layout.words, at_once)
+    keys = [tagged_hash("piece", start.to_bytes(8, "big"), key=key) for start in starts] if len(starts) > 1 else [key]
+    counts = [min(at_once, layout.words - start) for start in starts]
+    streams = [mask_stream(own, head + size * count) for own, count in zip(keys, counts, strict=True)]
+    due = [
+        int.from_bytes(stream[at : at + size], "little") for stream in streams for at in range(head, len(stream), size)
+    ]
+    of_check = sum(int.from_bytes(stream[:head], "little") for stream in streams)
+    plain = layout.encode([0] * length)
+    for adds, sign in ((True, 1), (False, -1)):
+        words, check = layout.masked(plain, 5, [(adds, key)])
+        ones = [1] * layout.marks + [0] * length
+        assert words == b"".join(
+            ((one + sign * mask) % (1 << layout.bits)).to_bytes(size, "little")
+            for one, mask in zip(ones, due, strict=True)
+        )
+        assert int.from_bytes(check, "little") == (5 + sign * of_check) % layout.prime
+
+
+def test_marks_of_short_words_count_modulo_the_word() -> None:
+    layout = Words(2, 100)
+    assert (layout.size, layout.marks) == (1, 8)
+    total = layout.add([layout.encode((0, 0))] * 299 + [layout.encode((5, -100))])
+    assert as_integers(layout.decode(total, 300)) == (5, -100)
+    with raises(SumRefused, "masked_sum_wrong"):
+        layout.decode(total, 299)

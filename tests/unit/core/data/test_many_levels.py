@@ -9,7 +9,10 @@ import pytest
 
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.records import copy_rows, taken, zeros
+from masquerade_core.data.schema import Encoder
+from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
+from tests.messages import raises
 from tests.unit.core.data.test_data import STUDY
 
 LEVELS, N = 6000, 6000
@@ -55,6 +58,12 @@ def test_each_record_has_its_level_and_the_sides_have_all_records(tmp_path: Path
     held = (np.arange(1, n + 1) // 5) > (np.arange(n) // 5)
     for side, kept in zip(data.sides(0.2), (~held, held), strict=True):
         assert side.X.tobytes() == data.X[kept].tobytes()
+
+
+def test_where_memory_is_too_small_the_error_says_what_a_record_takes_and_not_how_many_there_are() -> None:
+    encoder = Encoder.from_study(Study.parse(_FEATURES))
+    with raises(BadInput, "too_little_memory_for_records", f"{8 * encoder.d:,}"):
+        encoder.matrix(1 << 44)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

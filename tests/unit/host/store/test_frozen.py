@@ -14,7 +14,6 @@ from masquerade_core.crypto.masks import CheckKey
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import Damaged, LocalProtocolError, ProgramChanged, RefusedLocally
 from masquerade_core.seat import Seat
-from masquerade_core.wire.frames import WIRE_VERSION
 from masquerade_host.process.driver import Stand, resume
 from masquerade_host.process.program import Program
 from masquerade_host.session.party import PartySession
@@ -23,12 +22,11 @@ from masquerade_host.store.keyfiles import load_keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
 from masquerade_protocols import protocol_of
-from tests.frozen import ARCHIVES, unpacked
+from tests.frozen import ARCHIVES, NOW, unpacked
 from tests.frozen.known import ME, known_of, rows_of, study_of, verdict_of
 from tests.frozen.models import FILE, NAMES, model_of
 from tests.wired import FakePartyLink
 
-NOW = f"wire-{WIRE_VERSION}"
 MODELS = json.loads(FILE.read_text(encoding="utf-8"))
 
 
@@ -46,7 +44,7 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_there_is_an_archive_of_this_wire() -> None:
+def test_there_is_an_archive_of_this_wire_and_meaning() -> None:
     assert NOW in ARCHIVES
 
 

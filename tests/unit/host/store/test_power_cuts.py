@@ -8,8 +8,10 @@ from itertools import cycle
 
 import pytest
 
+from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.session.commits import Commits
+from masquerade_host.session.party import PartySession
 from masquerade_host.store import journal, ledger
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
@@ -17,9 +19,17 @@ from masquerade_protocols import entry_of
 from tests.host_helpers import World
 from tests.power_cuts import Cut, Outage, PoweredGroup, steps_are_watched
 from tests.protocol_helpers import make_data
+from tests.restarts import Role, noisy_rounds, shows_all
+from tests.unit.host.session.test_rollback import lie
 
 ROUNDS = 3
-New = Callable[[], PoweredGroup]
+New = Callable[..., PoweredGroup]
+
+
+async def draws_in_each_round(seat: Seat) -> bytes:
+    """Draw noise in each round: a process that goes on with an older folder draws it again."""
+    await seat.join()
+    return await noisy_rounds(seat, ROUNDS)
 
 
 def loses(_name: str) -> bool:
@@ -69,9 +79,12 @@ def new_group(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     books.close()
     count = iter(range(10**6))
 
-    def new() -> PoweredGroup:
+    def new(*, fresh: bool = False) -> PoweredGroup:
+        roles: dict[str, Callable[[Seat], Role]]
         roles = {name: partial(entry.party, study=study, data=data[name]) for name in study.names}
         roles[CHARLIE] = partial(entry.charlie, study=study)
+        if fresh:
+            roles = {**dict.fromkeys(study.names, draws_in_each_round), CHARLIE: partial(shows_all, rounds=ROUNDS)}
         return PoweredGroup(world, roles, folder / str(next(count)), folder / "prepared", own)
 
     with steps_are_watched():
@@ -111,20 +124,32 @@ def test_a_power_cut_at_any_step_changes_nothing(new_group: New, steps: list[str
         assert ends == {""} or (at > over and ends <= {"", "RefusedLocally"}), (at, steps[at - 1], group.ends())
 
 
-def test_a_folder_put_back_at_any_step_sends_nothing_twice(new_group: New, steps: list[str]) -> None:
+def put_back(new: New, at: int, later: int, *, fresh: bool, helped: bool = False) -> PoweredGroup:
+    """Copy p1's folder at a step, and put the copy back after some more; ``helped``: by a Charlie who sends again."""
+    group = new(fresh=fresh)
+    p1 = group.sites["p1"]
+    p1.copy_at = at
+    group.run(100, until=lambda: len(p1.steps) >= at)
+    if helped:
+        lie(group.sites[CHARLIE].session._channel_to("p1"))
+    group.run(100, until=lambda: len(p1.steps) >= at + later)
+    p1.put_back_copy()
+    group.run(100)
+    for name in group.world.study.names:
+        group.sites[name].check()
+    return group
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["masked sums", "fresh draws"])
+def test_a_folder_put_back_at_any_step_sends_nothing_twice(new_group: New, *, fresh: bool) -> None:
     """An older copy of the whole state folder: the others, and Charlie, know how far this party was."""
+    whole = new_group(fresh=fresh)
+    whole.run(100)
     refused = 0
-    for at, later in zip(range(1, len(steps), 3), cycle([2, 7, 15, 30])):
-        group = new_group()
-        p1 = group.sites["p1"]
-        p1.copy_at = at
-        group.run(100, until=lambda p1=p1, until=at + later: len(p1.steps) >= until)  # type: ignore[misc]
-        p1.put_back_copy()
-        group.run(100)
-        for name in group.world.study.names:
-            group.sites[name].check()
-        refused += p1.error is not None
-    assert refused > 10
+    for at, later in zip(range(1, len(whole.sites["p1"].steps), 2 if fresh else 6), cycle([2, 7, 15, 30])):
+        group = put_back(new_group, at, later, fresh=fresh)
+        refused += group.sites["p1"].error is not None
+    assert refused > 5
 
 
 # --- The test can fail ------------------------------------------------------------------
@@ -171,3 +196,23 @@ def test_a_planted_bug_is_found(new_group: New, bug: Callable[[pytest.MonkeyPatc
                 break
             found += set(ends.values()) != {""}
         assert found
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_with_a_charlie_who_helps_only_the_others_stop_an_older_folder(
+    new_group: New, monkeypatch: pytest.MonkeyPatch, *, asks: bool
+) -> None:
+    """Without the question to them he has two noisy answers to one question, and the test sees it."""
+    if not asks:
+        monkeypatch.setattr(PartySession, "resumed", lambda _self, _nonce: None)
+    whole = new_group(fresh=True)
+    whole.run(100)
+    sends = [n for n, step in enumerate(whole.sites["p1"].steps, 1) if step == "send"]
+    found = 0
+    for at in sends[2:5]:
+        for later in (6, 12):
+            try:
+                put_back(new_group, at - 5, later, fresh=True, helped=True)
+            except AssertionError:
+                found += 1
+    assert bool(found) is not asks

@@ -35,7 +35,7 @@ class _Counts:
         self.K, self.pairs, self.streams = K, 0, 0
         study = _study(K)
         records = _records(study)
-        extract, stream = pair_keys._extract, masks.mask_stream
+        extract, stream = pair_keys._extract, masks._chacha
 
         def counted_secret(*keys: bytes) -> bytes:
             self.pairs += 1
@@ -48,7 +48,7 @@ class _Counts:
         self.table = Table(study.names, study=study)
         with monkeypatch.context() as patch:
             patch.setattr(pair_keys, "_extract", counted_secret)
-            patch.setattr(masks, "mask_stream", counted_stream)
+            patch.setattr(masks, "_chacha", counted_stream)
             profile = cProfile.Profile()
             profile.enable()
             self.models = run_in_memory(dp_gd, study, records, table=self.table)

@@ -182,7 +182,7 @@ class _Branching(CheckKey):
     def of(self, vector: Any) -> int:
         inner = self._fast(vector)
         if inner is None:
-            numbers = [int.from_bytes(self._raw[i : i + 24], "little") for i in range(0, len(self._raw), 24)]
+            numbers = [int.from_bytes(self._raw[i : i + 16], "little") for i in range(0, len(self._raw), 16)]
             rows = (vector[512 * a : 512 * (a + 1)] for a in range(len(self._u)))
             inner = [sum(starmap(mul, zip(numbers, row, strict=False))) for row in rows]
         total: int = sum(map(mul, self._u, inner))
