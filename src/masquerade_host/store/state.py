@@ -153,8 +153,12 @@ def private_folder(path: Path) -> None:
             folder.mkdir(mode=0o700)
         except FileExistsError:  # somebody has just made it, or it is a link to nothing, which the last line refuses
             continue
-        folder.chmod(0o700)  # a umask may have taken the owner's own rights
-        sync_folder(folder.parent)  # else a power cut may take a new folder, with files in it that are synced
+        try:
+            folder.chmod(0o700)  # a umask may have taken the owner's own rights
+            sync_folder(folder.parent)  # else a power cut may take a new folder, with files in it that are synced
+        except BaseException:
+            folder.rmdir()
+            raise
     path.mkdir(mode=0o700, exist_ok=True)
 
 

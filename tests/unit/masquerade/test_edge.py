@@ -386,11 +386,16 @@ def test_an_end_after_a_release_on_a_full_disk_says_what_was_spent(
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
     session = World.new(2, port=5555).party("p1")
     session.releases.append(Release("shares", 1.0, 0.0))
-    with pytest.raises(RunFailed) as caught, RunDirectory(tmp_path / "run", session) as run:
-        run.write({"result.json": {"x": 1}})
+
+    def ends() -> None:
+        with RunDirectory(tmp_path / "run", session) as run:
+            monkeypatch.setattr(os, "fsync", full)
+            run.write({"result.json": {"x": 1}})
+
+    with pytest.raises(RunFailed) as caught:
+        ends()
     assert says(describe(caught.value).message, "spent_not_written", ...)
     assert list(tmp_path.iterdir()) == []
 
