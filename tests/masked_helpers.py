@@ -97,7 +97,7 @@ def changed(
 ) -> messages.Summed:
     """The same message with other coordinates, right marks, and ``check`` added to the check value."""
     words = layout.read(told.words)
-    other = layout.encode(by([int(v) for v in words[layout.marks :].view(f"<i{layout.size}")]))
+    other = layout.encode(by([int(v) for v in layout.signed(words)]))
     other[: layout.marks] = words[: layout.marks]
     value = (int.from_bytes(told.check, "little") + check) % layout.prime
     return told.model_copy(update={"words": layout.write(other), "check": value.to_bytes(layout.check_bytes, "little")})

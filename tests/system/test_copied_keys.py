@@ -134,6 +134,6 @@ def test_without_names_and_proofs_charlie_reads_what_the_party_between_contribut
     assert raw[: words.marks].tolist() == [1] * words.marks
     rows = [row.split(",") for row in (machines.folder / "p2.csv").read_text().splitlines()[1:]]
     counts = public.grid_of(study).place({"x": [x for x, _ in rows], "y": [y for _, y in rows]}).counts()
-    read = raw[words.marks :].view(f"<i{words.size}") / 2**public.COUNT_BITS
+    read = words.signed(raw) / 2**public.COUNT_BITS
     sd = float(noise.share) / 2**public.COUNT_BITS
     assert np.abs(read - np.array(counts)).max() < 8 * sd
