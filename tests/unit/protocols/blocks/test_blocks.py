@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from masquerade_core.data import blocks, parquet
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.data.texts import parse_lines
+from masquerade_core.data.texts import parse_some
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from tests.messages import raises
@@ -114,7 +115,7 @@ def test_a_column_that_nobody_wants_may_stand_twice_but_must_be_text(tmp_path: P
         load_csv(path, Study.parse(STUDY))
 
 
-def test_pyarrow_reads_a_block_without_a_fault_and_only_such_a_block(
+def test_of_a_block_with_a_fault_the_faulty_record_alone_is_read_by_its_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "_BYTES", 1000)
@@ -123,16 +124,18 @@ def test_pyarrow_reads_a_block_without_a_fault_and_only_such_a_block(
     (tmp_path / "d.csv").write_text("\n".join(["radius,sex,diagnosis", *rows]), encoding="utf-8")
     careful: list[int] = []
 
-    def watched(*args: object, **kwargs: object) -> object:
-        table = parse_lines(*args, **kwargs)  # type: ignore[arg-type]  # what the caller gave
-        careful.append(len(table.numbers))
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        table = parse_some(*args, **kwargs)
+        careful.append(len(args[5]))  # the rows that are asked for
         return table
 
-    monkeypatch.setattr(blocks, "parse_lines", watched)
-    data = load_csv(tmp_path / "d.csv", Study.parse(_CLAMPS))
-    assert len(data.y) == 200
-    assert len(careful) == 1
-    assert careful[0] < 100
+    monkeypatch.setattr(blocks, "parse_some", watched)
+    monkeypatch.setattr(blocks, "parse_lines", None)  # whole blocks are not read so
+    assert len(load_csv(tmp_path / "d.csv", Study.parse(_CLAMPS)).y) == 200
+    assert careful == []  # what is repaired is no fault
+    with pytest.raises(BadInput):
+        load_csv(tmp_path / "d.csv", Study.parse(STUDY))
+    assert careful == [1]
 
 
 def test_columns_of_parquet_are_the_same_in_any_order_and_beside_its_cells(tmp_path: Path) -> None:

@@ -358,12 +358,16 @@ def test_exact_counts_give_the_exact_quantiles_cells() -> None:
 
 
 def test_where_noise_hides_the_quantile_the_old_bound_stays() -> None:
-    """Under noise of 73, thirty records say nothing, and 2 % of 2,400 are too few: no bound may follow from noise."""
+    """Under noise of 73, thirty records say nothing, and 2 % of 2,400 are too few: no bound may follow from noise.
+
+    One of 32 counts is above three standard deviations in 4 % of runs: then the noise seems to say something.
+    """
     study = summary_study(3, (AGE,), epsilon=0.1)
-    for n, hidden in ((10, True), (800, False)):
-        for seed in range(5):
-            statistics = run_summary(study, dealt(study, (n, n, n)), seed)[0][CHARLIE]
-            assert statistics.columns["age"].says_nothing or not hidden
+    for n, runs, hidden in ((10, 20, True), (800, 5, False)):
+        found = [run_summary(study, dealt(study, (n, n, n)), seed)[0][CHARLIE] for seed in range(runs)]
+        quiet = [statistics for statistics in found if statistics.columns["age"].says_nothing or not hidden]
+        assert len(quiet) >= 3 * runs / 4
+        for statistics in quiet:
             assert statistics.columns["age"].bounds == (0.0, 120.0)
             (block,) = tomllib.loads(statistics.to_toml(study))["feature"]
             assert (block["min"], block["max"]) == (0.0, 120.0)

@@ -285,15 +285,15 @@ def test_the_opened_counts_noise_has_the_law_that_the_proof_asks_for(
 ) -> None:
     study = _proven(K=3, N=60, classes=classes, colluders=t)
     wanted = math.sqrt(60 if classes is None else 120) / MU * math.sqrt(3 / (3 - t))
-    noise = _noise(study, opened, 6, 1.0, monkeypatch)
-    assert noise.shape == (6, 60 * (classes or 1))
+    noise = _noise(study, opened, 12, 1.0, monkeypatch)
+    assert noise.shape == (12, 60 * (classes or 1))
     assert _sd_accepted(noise, wanted)
     assert stats.kstest(noise.ravel() / wanted, "norm").pvalue > 1e-6
     # The test can fail: 30 % more or less, the sensitivity of the other counters, K for h.
     for off in (0.7, 1.3, 0.5**0.5):
         assert not _sd_accepted(off * noise, wanted)
     if not t:
-        assert not _sd_accepted(_noise(study, opened, 6, 0.7, monkeypatch), wanted)
+        assert not _sd_accepted(_noise(study, opened, 12, 0.7, monkeypatch), wanted)
 
 
 # --- What is said ------------------------------------------------------------------------------------
