@@ -65,7 +65,8 @@ def test_the_demo_compares_what_any_protocol_released_with_what_it_is_without_no
     assert comparison.noiseless
     if PROTOCOLS[study.study.protocol].coefficients:
         assert run.model.coefficients is not None
-        assert run.model.coefficients.refused  # the columns nearly determine the label, so nothing can be told
+        refused = run.model.coefficients.refused  # these columns nearly determine the label; the noise says which it is
+        assert any(words in refused for words in ("determined by the columns", "the last step was too long"))
         return
     assert comparison.pooled < 0.08
     assert comparison.best_single <= comparison.median_single <= comparison.worst_single < 0.1
