@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.records import check_size
@@ -55,7 +53,7 @@ def load_grouped(path: Path | str, study: Study, column: str, coding: Coding = "
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
     table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
-    X, labels, faults = np.empty((len(table.numbers), encoder.d)), labels_of(study), Faults(table.source, table.unit)
+    X, labels, faults = encoder.matrix(len(table.numbers)), labels_of(study), Faults(table.source, table.unit)
     encoder.encode_into(X, table.columns, table.places(faults.source), faults)
     labels.take(table, faults)
     labels.note(faults)

@@ -368,7 +368,8 @@ def _put(block: _Array | OneHot, X: NDArray[np.float64]) -> None:
         X[:] = block[:, -X.shape[1] :]
         return
     for some in few_rows(X):
-        if X[some].any():  # a page that is not written to takes no memory
+        # Memory that nobody wrote may hold bits that are no number, or -0. A page that is not written to takes none.
+        if X[some].view(f"u{X.itemsize}").any():
             X[some] = 0.0
     places = block.places - (block.width - X.shape[1])
     rows = np.flatnonzero(places >= 0)

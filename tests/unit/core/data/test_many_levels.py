@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.records import copy_rows, taken, zeros
 from masquerade_core.data.schema import Encoder
@@ -64,6 +65,15 @@ def test_where_memory_is_too_small_the_error_says_what_a_record_takes_and_not_ho
     encoder = Encoder.from_study(Study.parse(_FEATURES))
     with raises(BadInput, "too_little_memory_for_records", f"{8 * encoder.d:,}"):
         encoder.matrix(1 << 44)
+
+
+@pytest.mark.parametrize("bits", [0x8000000000000000, 0x7FF0000000000001], ids=["-0", "a number that signals"])
+def test_what_the_memory_held_before_is_not_seen_in_the_records(bits: int) -> None:
+    encoder = Encoder.from_study(Study.parse(STUDY))
+    columns = {"radius": ["7", "20"], "sex": ["f", "m"]}
+    X = np.full((2, encoder.d), bits, np.uint64).view(np.float64)
+    encoder.encode_into(X, columns, (1, 2), Faults("the data", "record"))
+    assert X.tobytes() == encoder.encode(columns).tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
