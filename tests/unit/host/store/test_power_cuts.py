@@ -162,7 +162,12 @@ def _journal_waits_for_no_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _ledger_waits_for_no_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger, "_make_durable", lambda db: db.execute("PRAGMA synchronous = NORMAL"))
+    transaction = ledger.LedgerFile.transaction
+    patch.setattr(ledger.LedgerFile, "transaction", lambda self, *, quick=False: transaction(self, quick=True))
+
+
+def _nothing_is_debited_ahead(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger.Books, "ahead", lambda *_: None)
 
 
 def _the_debit_follows_the_frame(patch: pytest.MonkeyPatch) -> None:
@@ -178,7 +183,15 @@ def _the_debit_follows_the_frame(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Commits, "post", too_early)
 
 
-@pytest.mark.parametrize("bug", [_journal_waits_for_no_disk, _ledger_waits_for_no_disk, _the_debit_follows_the_frame])
+BUGS = (
+    _journal_waits_for_no_disk,
+    _ledger_waits_for_no_disk,
+    _nothing_is_debited_ahead,
+    _the_debit_follows_the_frame,
+)
+
+
+@pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(new_group: New, bug: Callable[[pytest.MonkeyPatch], None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         bug(patch)
