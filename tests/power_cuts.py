@@ -77,6 +77,7 @@ class Disk:
         self._blobs: dict[int, _Blob] = {}
         self._names: dict[Path, _Blob | None] = {root: None}  # None for a folder
         self._seen: dict[Path, bytes | None] = {}
+        self.waits = 0  # how often a program has waited for it
         for path in root.rglob("*"):
             self._names[path] = None if path.is_dir() else _Blob(path.read_bytes())
             if blob := self._names[path]:
@@ -84,6 +85,7 @@ class Disk:
 
     def sync(self, path: Path) -> None:
         """Keep a file's bytes, or the names in a folder, as they are now."""
+        self.waits += 1
         if path.is_dir():
             for gone in [name for name in self._names if name.parent == path and not name.exists()]:
                 del self._names[gone]
@@ -303,6 +305,7 @@ class PoweredSite(Site):
     def __init__(self, group: Group, name: str, role: Callable[[Seat], Role]) -> None:
         super().__init__(group, name, role)
         self.steps: list[str] = []
+        self.waits: list[int] = []  # how often it had waited for its disk, before each frame
         self.outage: Outage | None = None
         self.seen = _Seen()
         self.ended = False
@@ -325,6 +328,8 @@ class PoweredSite(Site):
         if not self.durable or what == "sent":
             return
         self.steps.append(what)
+        if what == "send":
+            self.waits.append(self.disk.waits)
         if len(self.steps) == self.copy_at:
             self.copy = self.group.folder / f"{self.name}-copy"
             self.disk.after(lambda _name: True, self.copy)

@@ -32,6 +32,7 @@ import json
 import os
 import secrets
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
@@ -194,7 +195,9 @@ class LedgerFile:
     def forget(self) -> None:
         """Read everything anew at the next transaction, as after one that failed."""
         self._count, self._chain = 0, _START
-        self._unwritten: list[tuple[bytes, str]] = []  # chains and bodies of entries that the second file may not have
+        # Chains and bodies of entries that the second file may not have, and whether each is a debit.
+        self._unwritten: deque[tuple[bytes, str, bool]] = deque()
+        self._others = 0  # how many of these are none
         self._offset = 0  # how far the second file was compared with the first
         self._same = 0, _START  # so many entries of it were compared, and the chain of the last one
 
@@ -268,21 +271,22 @@ class LedgerFile:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         body = json.dumps({"kind": kind, "at": at, **fields}, ensure_ascii=False, sort_keys=True)
         with _told(self._path):
-            self._insert(body)
+            self._insert(body, kind)
         return Entry(self._count, kind, at, fields)
 
-    def _insert(self, body: str) -> None:
+    def _insert(self, body: str, kind: str) -> None:
         chain = self._next(self._chain, self._count + 1, body)
         self._db.execute("INSERT INTO entries VALUES (?, ?, ?)", (self._count + 1, chain, body))
-        self._step(chain, body)
+        self._step(chain, body, kind)
 
     def _next(self, before: bytes, n: int, body: str) -> bytes:
         data = before + n.to_bytes(8, "big") + body.encode()
         return hashlib.blake2b(data, digest_size=32, key=self.key, person=b"masq ledger").digest()
 
-    def _step(self, chain: bytes, body: str) -> None:
+    def _step(self, chain: bytes, body: str, kind: str) -> None:
         self._count, self._chain = self._count + 1, chain
-        self._unwritten.append((chain, body))
+        self._unwritten.append((chain, body, kind == _QUICK))
+        self._others += kind != _QUICK
 
     def _read(self) -> list[Entry]:
         new = []
@@ -292,9 +296,10 @@ class LedgerFile:
                 raise damaged(
                     self._path, f"entry {self._count + 1} is not the one that was written under this key", _PUT_BACK
                 )
-            self._step(chain, body)
             content = json.loads(body)
-            new.append(Entry(n, content.pop("kind"), content.pop("at"), content))
+            kind = content.pop("kind")
+            self._step(chain, body, kind)
+            new.append(Entry(n, kind, content.pop("at"), content))
         return new
 
     # --- The second file ------------------------------------------------------
@@ -302,20 +307,21 @@ class LedgerFile:
     def _compare(self) -> bool:
         """Check that the second file has no entry that the first has not; returns whether it lacks debits alone."""
         for line in _whole_lines(self._lines, self._offset):
-            chain, body = self._unwritten[0] if self._unwritten else (b"", "")
+            chain, body, is_debit = self._unwritten[0] if self._unwritten else (b"", "", True)
             if line != _line(chain, body)[:-1]:
                 raise self._contradiction(line)
-            self._unwritten.pop(0)
+            self._unwritten.popleft()
+            self._others -= not is_debit
             self._offset, self._same = self._offset + len(line) + 1, (self._same[0] + 1, chain)
-        kinds = [json.loads(body)["kind"] for _, body in self._unwritten]
-        if (kinds and not self._offset) or any(kind != _QUICK for kind in kinds[:-1]):
+        at_the_end = bool(self._unwritten) and not self._unwritten[-1][2]
+        if (self._unwritten and not self._offset) or self._others > at_the_end:
             raise damaged(
                 self._lines,
                 f"it lacks the last {counted(len(self._unwritten), 'entry', 'entries')} of {self._path.name}, so "
                 "nobody can tell whether that one is an older copy",
                 "put it back; if it is lost for good, 'masquerade budget recover' writes it anew from the ledger",
             )
-        return not kinds or kinds[-1] == _QUICK
+        return not self._others
 
     def _contradiction(self, line: bytes) -> Damaged | OlderCopy:
         """Return the error for a line of the second file that is not the entry of the first."""
@@ -352,7 +358,7 @@ class LedgerFile:
             return
         if not awaited:
             self._sync_log()
-        data = b"".join(_line(chain, body) for chain, body in self._unwritten)
+        data = b"".join(_line(chain, body) for chain, body, _ in self._unwritten)
         descriptor = os.open(self._lines, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.truncate(self._offset)
@@ -360,7 +366,7 @@ class LedgerFile:
             file.write(data)
             file.flush()
             sync_file(file.fileno())
-        self._offset += len(data)
+        self._offset, self._others = self._offset + len(data), 0
         self._unwritten.clear()
 
     def _sync_log(self) -> None:
@@ -397,7 +403,7 @@ class LedgerFile:
 
     def _enter(self) -> int:
         self._read()
-        known = [_line(*entry)[:-1] for entry in self._unwritten]
+        known = [_line(chain, body)[:-1] for chain, body, _ in self._unwritten]
         lines = _whole_lines(self._lines, 0) if self._lines.exists() else []
         sound = [line == due for line, due in zip(lines, known, strict=False)]
         if all(sound):
@@ -406,7 +412,8 @@ class LedgerFile:
                     raise damaged(
                         self._lines, f"line {self._count + 1} is not the one that was written under this key", _PUT_BACK
                     )
-                self._insert(line.partition(b" ")[2].decode())
+                body = line.partition(b" ")[2].decode()
+                self._insert(body, json.loads(body)["kind"])
             return max(0, len(lines) - len(known))
         at = sound.index(False)
         before = self._unwritten[at - 1][0] if at else _START
