@@ -207,6 +207,11 @@ def moments_length(d: int, m: int, *, centred: bool) -> int:
     return d * (d + 1) // 2 + d * m + m * centred
 
 
+def point_length(d: int, m: int) -> int:
+    """Return how many numbers follow from the second moments: half of A, L and K, and the classifier."""
+    return d * (d + 1) // 2 + 2 + m * (d + 1)
+
+
 def gradient_length(d: int, m: int, *, centred: bool) -> int:
     """Return the length of a sum of gradients: for each of m outputs d numbers, its length, and its offset."""
     return d * m + m + m * centred

@@ -26,10 +26,10 @@ from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
 from masquerade_lab.reproduce.dp_whitened import draw_shares, learn_in_clear, study_of
 from masquerade_protocols.blocks import adaptive_sums
-from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, rounded
+from masquerade_protocols.blocks.adaptive_sums import CharlieSide, Noise, PartySide, rounded
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
 from masquerade_protocols.dp_whitened import public, roles, vectors
-from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, whitened
+from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, Whitened, whitened
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study
@@ -438,11 +438,11 @@ def test_where_the_two_largest_eigenvalues_are_equal_charlies_point_is_taken_wha
     plan, bit = Plan(whitened_study(3, d), 60_000), 1e-14
     b, none = np.array([0.1, 0.05, 0.02]), Centre.none(d, 1)
 
-    def found(gap: float, last_bit: float) -> Point:
+    def found(gap: float, last_bit: float) -> Whitened:
         products = np.array([last_bit, 0, 0])
-        return whitened(plan, none, np.concatenate([products, [0.4, 0.4 - gap, 0.1], b, [0.0]]))
+        return whitened(plan, none, [np.concatenate([products, [0.4, 0.4 - gap, 0.1], b, [0.0]])])
 
-    def agreed(own: Point, his: Point, **more: bool) -> _Floats:
+    def agreed(own: Whitened, his: Whitened, **more: bool) -> _Floats:
         class Seat:
             me = "p0"
 
@@ -548,7 +548,7 @@ def test_the_memory_of_a_party_stays_below_four_matrices() -> None:
     study = whitened_study(2, d, min_records=2)
     data, B = Dataset(_ball(rng.normal(size=(100, d))), rng.choice([-1.0, 1.0], size=100)), 1 << 14
     length, pairs = public.moments_length(d, 1, centred=True), d * (d - 1) // 2
-    plan, noise = Plan(study, 100), np.ones(public.most_numbers(d, 1), dtype="<i8").tobytes()
+    plan, noise = Plan(study, 100), Noise([(pairs, np.ones(public.most_numbers(d, 1), dtype="<i8").tobytes())])
     own = partial(vectors.moments_sum, centre=Centre(np.zeros(d), 1.0, np.zeros(1), centred=True), B=B)
     side = PartySide(echo, plan, echo, data, noise)  # type: ignore[arg-type]  # all that is used of either
     tracemalloc.start()
