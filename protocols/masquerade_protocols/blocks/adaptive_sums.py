@@ -251,16 +251,16 @@ class Agreement:
             As :meth:`on`.
         """
         pieces = [slice(start, min(start + _NUMBERS, length)) for start in range(0, length, _NUMBERS)]
-        told = [await self._receive() for _ in pieces] if self._seat.me != CHARLIE else []
+        agreed, is_party = np.empty(length), self._seat.me != CHARLIE
+        if is_party:
+            for piece in pieces:
+                agreed[piece] = _read_numbers(await self._receive(), len(agreed[piece]))
         numbers, unsure = own()
-        agreed, farthest, largest = np.empty(length), 0.0, 1.0
-        for number, piece in enumerate(pieces):
+        farthest, largest = 0.0, 1.0
+        for piece in pieces:
             mine = numbers[piece]
-            if self._seat.me == CHARLIE:
-                values = await self._send(mine)
-            else:
-                values, told[number] = told[number], b""
-            agreed[piece] = _read_numbers(values, len(mine))
+            if not is_party:
+                agreed[piece] = _read_numbers(await self._send(mine), len(mine))
             # max() of numpy keeps what is no number, and that of Python does not
             farthest = float(np.maximum(farthest, np.abs(agreed[piece] - mine).max()))
             largest = float(np.maximum(largest, np.abs(mine).max()))

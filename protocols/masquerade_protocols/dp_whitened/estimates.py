@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from masquerade_core.lazy_scipy import eigh
 from masquerade_core.model import Published
 from masquerade_protocols.dp_whitened.public import NODES, Plan, point_length
-from masquerade_protocols.dp_whitened.triangles import AT_ONCE, blocks, places, symmetric
+from masquerade_protocols.dp_whitened.triangles import SMALL, blocks, places, symmetric
 
 __all__ = [
     "Centre",
@@ -377,7 +377,7 @@ def _eigenvectors(G: _Floats) -> tuple[_Floats, _Floats]:
 
     numpy takes room for four more matrices meanwhile, and scipy for one.
     """
-    if len(G) <= AT_ONCE:
+    if len(G) <= SMALL:
         return np.linalg.eigh(G)
     values, vectors = eigh(G.T, overwrite_a=True, check_finite=False, driver="evr")
     return values, vectors

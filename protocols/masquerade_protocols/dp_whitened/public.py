@@ -30,6 +30,7 @@ from masquerade_protocols.blocks.releases import Price, price_of
 __all__ = [
     "MOST_COORDINATES",
     "MOST_ROUNDS",
+    "MOST_TOLD",
     "NODES",
     "OFF_DIAGONAL",
     "PIECE",
@@ -43,8 +44,11 @@ __all__ = [
 MOST_ROUNDS = 8
 """T at most."""
 
-MOST_COORDINATES = 1000
-"""d at most: there are d(d+1)/2 second moments."""
+MOST_COORDINATES = 4000
+"""d at most: there are d(d+1)/2 second moments, and Charlie sends as many numbers after them."""
+
+MOST_TOLD = 8_250_000
+"""Numbers that follow from the second moments at most: 66 MB. Charlie keeps 67 MB of what a party has not confirmed."""
 
 _LONGEST = 1 << 34
 """B at most, so that the sum of 2^28 records fits into 63 bits. Noise is then less than a quarter of one record."""
@@ -262,13 +266,19 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        There are too many coordinates, no noise meets the privacy target, or no plaintext holds a sum.
+        There are too many coordinates or classes, no noise meets the privacy target, or no plaintext holds a sum.
     """
     if study.d > MOST_COORDINATES:
         raise BadInput(
             f"a record has {study.d} coordinates, but {study.study.protocol} takes at most {MOST_COORDINATES}: it "
             "sends a number for each pair of them",
             "choose dp-gd, or fewer features",
+        )
+    if (told := point_length(study.d, study.outputs)) > MOST_TOLD:
+        raise BadInput(
+            f"with {study.d} coordinates and {study.outputs} classes, Charlie would send {told:,} numbers at once; "
+            f"{MOST_TOLD:,} are allowed",
+            "choose dp-gd, or fewer features or classes",
         )
     check_budget(study)
     plan = Plan(study, study.most_records)

@@ -5,14 +5,17 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AT_ONCE", "blocks", "places", "symmetric"]
+__all__ = ["SMALL", "blocks", "places", "symmetric"]
 
-AT_ONCE = 1024
-"""How many rows of a large matrix are worked on at once. Of a matrix with no more of them, all are."""
+SMALL = 1024
+"""A matrix with so many rows at most is worked on as a whole."""
+
+_AT_ONCE = 256  # rows of a larger one
 
 
-def blocks(d: int, size: int = AT_ONCE) -> Iterator[slice]:
-    """Return runs of d rows that are worked on at once."""
+def blocks(d: int, size: int = 0) -> Iterator[slice]:
+    """Return runs of d rows that are worked on at once: of ``size``, or of all rows where these are few."""
+    size = size or (d if d <= SMALL else _AT_ONCE)
     return (slice(start, min(start + size, d)) for start in range(0, d, size))
 
 
