@@ -48,6 +48,7 @@ __all__ = [
     "OFF_DIAGONAL",
     "PIECE",
     "SIGMA",
+    "TOLD_AT_ONCE",
     "TOLERANCE",
     "Agreement",
     "CharlieSide",
@@ -74,9 +75,11 @@ OFF_DIAGONAL = isqrt(SIGMA**2 // 2) + 1
 PIECE = 1 << 14
 """How many numbers of the second moments one message carries at most."""
 
+TOLD_AT_ONCE = 1 << 18
+"""How many numbers one message of Charlie's has at most."""
+
 _BITS = 32  # of a fraction
 _LARGEST = 2.0**30  # of a number, so that it fits into 63 bits
-_NUMBERS = 1 << 18  # in a message
 _KEPT = 1 << 20  # numbers that are drawn, or computed, and written down at once: 8 MB. A multiple of PIECE
 
 TOLERANCE = 2.0**-20
@@ -250,7 +253,7 @@ class Agreement:
         ProtocolViolation
             As :meth:`on`.
         """
-        pieces = [slice(start, min(start + _NUMBERS, length)) for start in range(0, length, _NUMBERS)]
+        pieces = [slice(start, min(start + TOLD_AT_ONCE, length)) for start in range(0, length, TOLD_AT_ONCE)]
         agreed, is_party = np.empty(length), self._seat.me != CHARLIE
         if is_party:
             for piece in pieces:

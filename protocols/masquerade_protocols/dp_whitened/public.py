@@ -18,13 +18,14 @@ from masquerade_protocols.blocks.adaptive_sums import (
     OFF_DIAGONAL,
     PIECE,
     SIGMA,
+    TOLD_AT_ONCE,
     SumsPlan,
     budget_of,
     check_budget,
     noise_of,
     squared_mu,
 )
-from masquerade_protocols.blocks.layouts import check_slots
+from masquerade_protocols.blocks.layouts import Layout, as_words, check_slots
 from masquerade_protocols.blocks.releases import Price, price_of
 
 __all__ = [
@@ -60,6 +61,8 @@ _STRENGTH_BITS = 10  # fraction bits of s
 
 NODES = 9
 """How many places a score is counted at, by the last sum."""
+
+_FRAME, _RECEIPT = 200, 43  # bytes around a message, and of Charlie's receipt in it
 
 _COUNTED = Fraction(1, 50)  # of mu^2, for the last sum
 _MANY = 200  # N mu sqrt(h/K) from which the last sum is worth its part
@@ -198,12 +201,37 @@ class Plan(SumsPlan):
 
         Where the first sums decide whether data are centred, it is taken that they are.
         """
+        yield from (layout.count for layout in self._layouts())
+
+    def _layouts(self) -> Iterator[Layout]:
+        """Yield the layout of each message with a part of a sum; :meth:`plaintexts` says what is taken for granted."""
         d, m, centred = self.study.d, self.study.outputs, self.looks_for_centre
         sums = [(d + m, self.first_mean), (d + self.plenty, self.second_mean)] if centred else []
         sums.append((moments_length(d, m, centred=centred), self.moments(centred=centred) ** 2))
         sums += [(gradient_length(d, m, centred=centred), self.gradient)] * self.rounds
         sums += [(counts_length(m), self.counts)] if self.recalibrates else []
-        yield from (layout.count for sum_ in sums for layout, _ in self.pieces(*sum_))
+        yield from (layout for sum_ in sums for layout, _ in self.pieces(*sum_))
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """How many bytes a party sends and receives in the sums by masks after N, and in what Charlie tells, about.
+
+        What is taken for granted is that of :meth:`plaintexts`. The sums' messages have these lengths; of the frames
+        around them it is known about how long they are.
+        """
+        d, m = self.study.d, self.study.outputs
+        words = [layout.total_bytes + layout.check_bytes for layout in map(as_words, self._layouts())]
+        told = [d + 1 + m] * 2 * self.looks_for_centre
+        told += [point_length(d, m), *[m * (d + 1)] * self.rounds, m * (d + 3)]
+        told += [m * (d + 1)] * self.recalibrates + [d] * self.tells_noise
+        frames = len(words) + sum(-(-length // TOLD_AT_ONCE) for length in told)
+        sent = sum(words) + _FRAME * len(words)
+        return sent, sum(words) + _RECEIPT * len(words) + 8 * sum(told) + _FRAME * frames
+
+    @property
+    def memory(self) -> int:
+        """How many bytes a participant takes at most: four matrices of the size of all products of coordinates."""
+        return 4 * 8 * self.study.d**2
 
 
 def moments_length(d: int, m: int, *, centred: bool) -> int:

@@ -24,8 +24,10 @@ from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
+from masquerade_core.table import Table
 from masquerade_host.channel.channel import MAX_KEPT
 from masquerade_lab.reproduce.dp_whitened import draw_shares, learn_in_clear, study_of
+from masquerade_protocols import entry_of
 from masquerade_protocols.blocks import adaptive_sums
 from masquerade_protocols.blocks.adaptive_sums import CharlieSide, Noise, PartySide, rounded
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
@@ -35,6 +37,7 @@ from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, n
 from masquerade_protocols.dp_whitened.triangles import SMALL
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study
+from tests.masked_helpers import under_masks
 from tests.messages import raises
 from tests.protocol_helpers import make_data
 from tests.whitened_helpers import whitened_study
@@ -631,6 +634,34 @@ def test_matrices_in_parts_give_the_same_model(monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_allclose(parts.published.weight_noise, whole.published.weight_noise, rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("d", "epsilon", "n", "classes"), [(200, 1.0, 100, None), (200, 20.0, 1500, None), (200, 3.0, 200, 3)]
+)
+def test_the_bytes_that_are_forecast_are_sent_and_received(d: int, epsilon: float, n: int, classes: int | None) -> None:
+    """By each party, in a run whose number of records was foretold; all but what a run of any size has."""
+    study = under_masks(whitened_study(3, d, epsilon=epsilon))
+    study = study if classes is None else _of_classes(study, classes)
+    study = study.model_copy(update={"study": study.study.model_copy(update={"expected_records": 3 * n})})
+    data = make_data(study, (n,) * 3) if classes is None else _classes(study, (n,) * 3, classes)
+    table = Table(study.names, study=study)
+    run_in_memory(roles, study, data, table=table)
+    cost = entry_of(study).cost(study)
+    for name in study.names:
+        sent = sum(frame.length for frame in table.passed if frame.source == name)
+        received = sum(frame.length for frame in table.passed if frame.to == name)
+        assert cost.sent == pytest.approx(sent, rel=0.02)
+        assert cost.received == pytest.approx(received, rel=0.02)
+    assert cost.memory == 4 * 8 * d * d
+    assert not cost.burden(study.K)
+
+
+def test_nobody_counts_the_bytes_of_sums_by_paillier() -> None:
+    study = whitened_study(3, 20)
+    assert study.crypto.sum == "paillier"
+    cost = entry_of(study).cost(study)
+    assert (cost.sent, cost.received, cost.memory) == (0, 0, 0)
+
+
 def test_noise_serves_once_and_in_its_order_whatever_its_parts_are() -> None:
     products, others = np.arange(10), 100 + np.arange(7)
     parts = [(4, products[:4]), (4, products[4:8]), (2, np.append(products[8:], others[:2])), (0, others[2:])]
@@ -641,7 +672,7 @@ def test_noise_serves_once_and_in_its_order_whatever_its_parts_are() -> None:
 
 def test_a_party_takes_in_many_numbers_before_it_computes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else they would wait in its channel, which holds a part of them only."""
-    monkeypatch.setattr(adaptive_sums, "_NUMBERS", 4)
+    monkeypatch.setattr(adaptive_sums, "TOLD_AT_ONCE", 4)
     numbers = np.linspace(-2, 2, 11)
     heard: list[int] = []
 
@@ -729,7 +760,7 @@ def _cut_up(patch: pytest.MonkeyPatch) -> None:
         (adaptive_sums, "PIECE", 4),
         (public, "PIECE", 4),
         (adaptive_sums, "_KEPT", 8),
-        (adaptive_sums, "_NUMBERS", 5),
+        (adaptive_sums, "TOLD_AT_ONCE", 5),
         (estimates, "SMALL", 1),
         (triangles, "SMALL", 1),
         (triangles, "_AT_ONCE", 4),
