@@ -63,6 +63,7 @@ NODES = 9
 """How many places a score is counted at, by the last sum."""
 
 _FRAME, _RECEIPT = 200, 43  # bytes around a message, and of Charlie's receipt in it
+_ALWAYS = 64_000_000  # bytes: messages, the journal, and a library that decomposes large matrices
 
 _COUNTED = Fraction(1, 50)  # of mu^2, for the last sum
 _MANY = 200  # N mu sqrt(h/K) from which the last sum is worth its part
@@ -230,8 +231,11 @@ class Plan(SumsPlan):
 
     @property
     def memory(self) -> int:
-        """How many bytes a participant takes at most: four matrices of the size of all products of coordinates."""
-        return 4 * 8 * self.study.d**2
+        """How many bytes a participant takes at most: four matrices of products of coordinates, and what all runs take.
+
+        Measured (``docs/scale.md``): no test of real processes holds it.
+        """
+        return _ALWAYS + 4 * 8 * self.study.d**2
 
 
 def moments_length(d: int, m: int, *, centred: bool) -> int:

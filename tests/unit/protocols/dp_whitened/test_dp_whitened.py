@@ -651,7 +651,7 @@ def test_the_bytes_that_are_forecast_are_sent_and_received(d: int, epsilon: floa
         received = sum(frame.length for frame in table.passed if frame.to == name)
         assert cost.sent == pytest.approx(sent, rel=0.02)
         assert cost.received == pytest.approx(received, rel=0.02)
-    assert cost.memory == 4 * 8 * d * d
+    assert cost.memory == 64_000_000 + 4 * 8 * d * d
     assert not cost.burden(study.K)
 
 
