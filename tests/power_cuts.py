@@ -77,6 +77,7 @@ class Disk:
         self._blobs: dict[int, _Blob] = {}
         self._names: dict[Path, _Blob | None] = {root: None}  # None for a folder
         self._seen: dict[Path, bytes | None] = {}
+        self.waits = 0  # how often a program has waited for it
         for path in root.rglob("*"):
             self._names[path] = None if path.is_dir() else _Blob(path.read_bytes())
             if blob := self._names[path]:
@@ -84,6 +85,7 @@ class Disk:
 
     def sync(self, path: Path) -> None:
         """Keep a file's bytes, or the names in a folder, as they are now."""
+        self.waits += 1
         if path.is_dir():
             for gone in [name for name in self._names if name.parent == path and not name.exists()]:
                 del self._names[gone]
@@ -303,6 +305,7 @@ class PoweredSite(Site):
     def __init__(self, group: Group, name: str, role: Callable[[Seat], Role]) -> None:
         super().__init__(group, name, role)
         self.steps: list[str] = []
+        self.waits: list[int] = []  # how often it had waited for its disk, before each frame
         self.outage: Outage | None = None
         self.seen = _Seen()
         self.ended = False
@@ -325,6 +328,8 @@ class PoweredSite(Site):
         if not self.durable or what == "sent":
             return
         self.steps.append(what)
+        if what == "send":
+            self.waits.append(self.disk.waits)
         if len(self.steps) == self.copy_at:
             self.copy = self.group.folder / f"{self.name}-copy"
             self.disk.after(lambda _name: True, self.copy)
@@ -384,13 +389,13 @@ class PoweredSite(Site):
         self.disk.after(lambda _name: False, root)
         try:
             with closing(Ledger.open(StateFolder(root))) as ledger, ledger._writing() as (books, _):
-                paid = books.reservations[self.group.world.study.digest().hex(), self.name].taken
+                found = books.reservations[self.group.world.study.digest().hex(), self.name]
         except MasqueradeError as error:
             raise AssertionError("the ledger is lost") from error
         left = [release for labels in self.seen.left.values() for release in labels.values()]
         owed = sum((Total.of(cost_of(r.epsilon, r.delta, r.mu, r.slack)) for r in left), start=Total())
-        assert owed.mu2 <= paid.mu2, "a release left that nobody paid for"
-        assert owed.epsilon <= paid.epsilon
+        assert owed.mu2 <= found.taken.mu2, "a release left that nobody paid for"
+        assert owed.at_most(found.whole).epsilon <= found.taken.epsilon  # together they cost no more than the target
 
     # --- A process ------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from masquerade_host.process.process import held
 from masquerade_host.process.progress import Observer
 from masquerade_host.session.commits import Debits, NoDebits
 from masquerade_host.store.approvals import Approval, find_approval, need_approval
-from masquerade_host.store.ledger import Account, Ledger
+from masquerade_host.store.ledger import NO_RELEASES, Account, Ledger
 from masquerade_host.store.policy import Policy, load_policy
 from masquerade_host.store.state import StateFolder, state_folder
 from masquerade_protocols import plugin_of, protocol_of
@@ -305,6 +305,7 @@ class Site:
         """
         mine = {"study": self.study.digest().hex(), "me": self.me}
         rows = [row for row in ledger.history() if mine.items() <= row.fields.items()]
+        rows = [row for row in rows if row.fields.get("label") not in NO_RELEASES]  # returned when the study finishes
         shown = ({key: value for key, value in row.fields.items() if key not in _OF_RECORDS} for row in rows)
         return {"entries": [{"n": r.n, "at": r.at[:10], "kind": r.kind, **f} for r, f in zip(rows, shown, strict=True)]}
 

@@ -28,10 +28,10 @@ class Debits(Protocol):
     """Where a session debits what its releases cost."""
 
     def debit(self, run: bytes, releases: Sequence[Release]) -> None:
-        """Write down what these releases of this run cost. When this returns, a power cut does not lose it.
+        """Write down what these releases of this run cost. When this returns, a power cut does not make it less.
 
         The same label of the same run costs once, however often it is debited: after a restart, a role releases again
-        what it had released before.
+        what it had released before, and the first call has all of that.
 
         Raises
         ------

@@ -14,13 +14,16 @@ rule; :meth:`Books.enter` takes an entry that was written.
 Each entry has a *chain*: a hash, under the ledger's key, of the entry and of the chain before it. ``ledger.lines``
 holds one line for each entry, and shows if somebody put back an older copy of the first file.
 
-*The order of writing.* At the end of a transaction its entries are in both files, and the first file is on the disk.
-The second one is too, unless the transaction was a *quick* one. Then a power cut may take the last lines. The next
-transaction finds them missing and writes them again from the first file, which alone says what was spent.
+*The order of writing.* At the end of a transaction the disk has its entries in both files, first in the first one. A
+*quick* transaction writes the first file alone, and does not wait for the disk. The next transaction that is not quick
+makes up for both. So the second file never has what a power cut can take from the first.
 
-So the second file may lack the debits at the end, and one entry of another kind after them: that of a process that died
-before it wrote the line. If it lacks more, it lost what it had, and nobody can tell whether the first file is an older
-copy.
+It may lack the debits at the end, and one entry of another kind after them: that of a process that died before it wrote
+the line. If it lacks more, it lost what it had, and nobody can tell whether the first file is an older copy.
+
+*Debits ahead.* With the second debit of an attempt the ledger debits all that the attempt may take. The debits that
+follow are parts of it, so they are quick. At the end of the attempt the rest is returned, if this process knows that
+the ledger has every debit. Otherwise a power cut may have taken some, and all that was debited ahead stays spent.
 """
 
 import contextlib
@@ -29,6 +32,7 @@ import json
 import os
 import secrets
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
@@ -57,7 +61,18 @@ from masquerade_host.store.journal import LOG_PAGES, grow
 from masquerade_host.store.state import StateFolder, damaged, is_damage
 from masquerade_host.store.syncing import sync_file, sync_folder
 
-__all__ = ["Account", "Attempt", "Books", "Entry", "Ledger", "LedgerFile", "Population", "Reservation", "canonical"]
+__all__ = [
+    "NO_RELEASES",
+    "Account",
+    "Attempt",
+    "Books",
+    "Entry",
+    "Ledger",
+    "LedgerFile",
+    "Population",
+    "Reservation",
+    "canonical",
+]
 
 
 # --- The bytes of a data set ----------------------------------------------------------
@@ -102,6 +117,12 @@ _KEY_BYTES = 32
 _WAIT = 30.0  # seconds that one process waits while another writes
 _START = bytes(32)
 _QUICK = "debit"  # the kind of entry that quick transactions write
+
+AHEAD = "ahead: all that this attempt may take"
+RETURNED = "returned: what was debited ahead, but for the debits"
+NO_RELEASES = {AHEAD, RETURNED}
+"""Labels of entries that are no releases. They are debits: an older program counts all that was debited ahead."""
+
 _PUT_BACK = (
     "put back the newest copy that you have of the whole state folder, and take no part in studies that are open; "
     "what was spent since then still counts, although this machine has no record of it"
@@ -174,10 +195,11 @@ class LedgerFile:
     def forget(self) -> None:
         """Read everything anew at the next transaction, as after one that failed."""
         self._count, self._chain = 0, _START
-        self._unwritten: list[tuple[bytes, str]] = []  # chains and bodies of entries that the second file may not have
+        # Chains and bodies of entries that the second file may not have, and whether each is a debit.
+        self._unwritten: deque[tuple[bytes, str, bool]] = deque()
+        self._others = 0  # how many of these are none
         self._offset = 0  # how far the second file was compared with the first
         self._same = 0, _START  # so many entries of it were compared, and the chain of the last one
-        self._synced = True  # whether the disk has all that this process wrote to the second file
 
     def make_room(self) -> None:
         """Prepare for many transactions: the log of the first file gets its length now (:mod:`.log_space`)."""
@@ -194,7 +216,7 @@ class LedgerFile:
         Parameters
         ----------
         quick : bool
-            Do not wait until the disk has the second file as well.
+            Do not wait until the disk has what is appended, and leave the second file alone.
 
         Raises
         ------
@@ -206,18 +228,20 @@ class LedgerFile:
             The file cannot be read or written. What was appended may be there or not.
         """
         with _told(self._path):
+            self._db.execute(f"PRAGMA synchronous = {'NORMAL' if quick else 'FULL'}")
             self._db.execute("BEGIN IMMEDIATE")
         try:
             with self._both():
                 with _told(self._path):
                     new = self._read()
-                    self._compare()
-                    if self._unwritten:  # before anything is added: else it might lack entries of two transactions
+                    if not self._compare():  # before anything is added: else it might lack entries of two transactions
                         self._mirror()
+                count = self._count
                 yield new
                 with _told(self._path):
                     self._db.execute("COMMIT")
-                    self._mirror(sync=not quick)
+                    if not quick:
+                        self._mirror(awaited=self._count > count)
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._db.rollback()
@@ -247,21 +271,22 @@ class LedgerFile:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         body = json.dumps({"kind": kind, "at": at, **fields}, ensure_ascii=False, sort_keys=True)
         with _told(self._path):
-            self._insert(body)
+            self._insert(body, kind)
         return Entry(self._count, kind, at, fields)
 
-    def _insert(self, body: str) -> None:
+    def _insert(self, body: str, kind: str) -> None:
         chain = self._next(self._chain, self._count + 1, body)
         self._db.execute("INSERT INTO entries VALUES (?, ?, ?)", (self._count + 1, chain, body))
-        self._step(chain, body)
+        self._step(chain, body, kind)
 
     def _next(self, before: bytes, n: int, body: str) -> bytes:
         data = before + n.to_bytes(8, "big") + body.encode()
         return hashlib.blake2b(data, digest_size=32, key=self.key, person=b"masq ledger").digest()
 
-    def _step(self, chain: bytes, body: str) -> None:
+    def _step(self, chain: bytes, body: str, kind: str) -> None:
         self._count, self._chain = self._count + 1, chain
-        self._unwritten.append((chain, body))
+        self._unwritten.append((chain, body, kind == _QUICK))
+        self._others += kind != _QUICK
 
     def _read(self) -> list[Entry]:
         new = []
@@ -271,29 +296,32 @@ class LedgerFile:
                 raise damaged(
                     self._path, f"entry {self._count + 1} is not the one that was written under this key", _PUT_BACK
                 )
-            self._step(chain, body)
             content = json.loads(body)
-            new.append(Entry(n, content.pop("kind"), content.pop("at"), content))
+            kind = content.pop("kind")
+            self._step(chain, body, kind)
+            new.append(Entry(n, kind, content.pop("at"), content))
         return new
 
     # --- The second file ------------------------------------------------------
 
-    def _compare(self) -> None:
-        """Check that the second file has no entry that the first has not; it may lack the last ones."""
+    def _compare(self) -> bool:
+        """Check that the second file has no entry that the first has not; returns whether it lacks debits alone."""
         for line in _whole_lines(self._lines, self._offset):
-            chain, body = self._unwritten[0] if self._unwritten else (b"", "")
+            chain, body, is_debit = self._unwritten[0] if self._unwritten else (b"", "", True)
             if line != _line(chain, body)[:-1]:
                 raise self._contradiction(line)
-            self._unwritten.pop(0)
+            self._unwritten.popleft()
+            self._others -= not is_debit
             self._offset, self._same = self._offset + len(line) + 1, (self._same[0] + 1, chain)
-        kinds = [json.loads(body)["kind"] for _, body in self._unwritten[:-1]]
-        if (self._unwritten and not self._offset) or any(kind != _QUICK for kind in kinds):
+        at_the_end = bool(self._unwritten) and not self._unwritten[-1][2]
+        if (self._unwritten and not self._offset) or self._others > at_the_end:
             raise damaged(
                 self._lines,
                 f"it lacks the last {counted(len(self._unwritten), 'entry', 'entries')} of {self._path.name}, so "
                 "nobody can tell whether that one is an older copy",
                 "put it back; if it is lost for good, 'masquerade budget recover' writes it anew from the ledger",
             )
+        return not self._others
 
     def _contradiction(self, line: bytes) -> Damaged | OlderCopy:
         """Return the error for a line of the second file that is not the entry of the first."""
@@ -321,22 +349,32 @@ class LedgerFile:
         body = line.partition(b" ")[2].decode("utf-8", "replace")
         return _line(self._next(before, n, body), body)[:-1]
 
-    def _mirror(self, *, sync: bool = True) -> None:
-        """Write to the second file what it lacks; bytes of a line that was cut off by a power failure go."""
-        data = b"".join(_line(chain, body) for chain, body in self._unwritten)
-        if not data and (self._synced or not sync):
+    def _mirror(self, *, awaited: bool = False) -> None:
+        """Write to the second file what it lacks; bytes of a line that was cut off by a power failure go.
+
+        ``awaited``: the disk has the first file, since a commit of entries has waited for it.
+        """
+        if not self._unwritten:
             return
+        if not awaited:
+            self._sync_log()
+        data = b"".join(_line(chain, body) for chain, body, _ in self._unwritten)
         descriptor = os.open(self._lines, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            if data:
-                file.truncate(self._offset)
-                file.seek(self._offset)
-                file.write(data)
-                file.flush()
-            if sync:
-                sync_file(file.fileno())
-        self._offset, self._synced = self._offset + len(data), sync
+            file.truncate(self._offset)
+            file.seek(self._offset)
+            file.write(data)
+            file.flush()
+            sync_file(file.fileno())
+        self._offset, self._others = self._offset + len(data), 0
         self._unwritten.clear()
+
+    def _sync_log(self) -> None:
+        """Wait until the disk has what quick transactions wrote, or a process that died before its commit returned."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        with contextlib.suppress(FileNotFoundError), log.open("rb") as file:  # SQLite locks other files, never this one
+            sync_file(file.fileno())
+        sync_folder(self._path.parent)
 
     @classmethod
     def recover(cls, folder: StateFolder) -> int:
@@ -365,7 +403,7 @@ class LedgerFile:
 
     def _enter(self) -> int:
         self._read()
-        known = [_line(*entry)[:-1] for entry in self._unwritten]
+        known = [_line(chain, body)[:-1] for chain, body, _ in self._unwritten]
         lines = _whole_lines(self._lines, 0) if self._lines.exists() else []
         sound = [line == due for line, due in zip(lines, known, strict=False)]
         if all(sound):
@@ -374,7 +412,8 @@ class LedgerFile:
                     raise damaged(
                         self._lines, f"line {self._count + 1} is not the one that was written under this key", _PUT_BACK
                     )
-                self._insert(line.partition(b" ")[2].decode())
+                body = line.partition(b" ")[2].decode()
+                self._insert(body, json.loads(body)["kind"])
             return max(0, len(lines) - len(known))
         at = sound.index(False)
         before = self._unwritten[at - 1][0] if at else _START
@@ -455,18 +494,40 @@ def _read_key(path: Path) -> bytes:
 
 # --- Books ----------------------------------------------------------------------------
 
+_NOTHING = Cost(0, 0)
 _ROUNDING = 10**-6  # of epsilon and delta: by so much may rounding up make a run's debits exceed its target
 
 
 @dataclass
 class Attempt:
-    """One attempt at a study: its number from 1, its run id once something was debited, and its debits by label."""
+    """One attempt at a study.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    run : str
+        The run id, once something was debited.
+    debits : dict of str to Cost
+        By label.
+    debited : Total
+        Their sum.
+    ahead : Cost, optional
+        What was debited ahead, and not returned. It covers all debits.
+    over : bool
+    """
 
     number: int
     run: str = ""
     debits: dict[str, Cost] = field(default_factory=dict)
-    total: Total = field(default_factory=Total)
+    debited: Total = field(default_factory=Total)
+    ahead: Cost | None = None
     over: bool = False
+
+    @property
+    def total(self) -> Total:
+        """What counts as spent."""
+        return self.debited if self.ahead is None else Total.of(self.ahead)
 
 
 @dataclass
@@ -507,7 +568,7 @@ class Reservation:
 
     @property
     def taken(self) -> Total:
-        """The sum of the debits of all attempts."""
+        """What all attempts have spent together."""
         return _sum(attempt.total for attempt in self.tries)
 
     def spent(self, *, basic_only: bool) -> Total:
@@ -545,12 +606,16 @@ class Reservation:
 
     def fits(self, more: Total) -> bool:
         """Say whether the study's target still covers ``more``, up to what rounding adds."""
-        total = self.taken + more
-        if self.whole.mu and not total.others:
-            return total.mu2 <= self.whole.mu**2 * (1 + 2 * _ROUNDING)
-        epsilon = self.whole.epsilon + int(self.whole.epsilon * _ROUNDING) + total.count
-        delta = self.whole.delta + int(self.whole.delta * _ROUNDING) + 2 * total.count
-        return total.fits(epsilon, delta)
+        return _covers(self.whole, self.taken + more)
+
+
+def _covers(cost: Cost, total: Total) -> bool:
+    """Say whether a cost covers a total, up to what rounding adds."""
+    if cost.mu and not total.others:
+        return total.mu2 <= cost.mu**2 * (1 + 2 * _ROUNDING)
+    epsilon = cost.epsilon + int(cost.epsilon * _ROUNDING) + total.count
+    delta = cost.delta + int(cost.delta * _ROUNDING) + 2 * total.count
+    return total.fits(epsilon, delta)
 
 
 @dataclass
@@ -619,9 +684,12 @@ class Books:
     def _enter_debit(self, *, study: str, me: str, run: str, label: str, cost: list[int]) -> None:
         attempt = self.reservations[study, me].tries[-1]
         attempt.run = run
-        attempt.debits[label] = Cost(*cost)
-        attempt.total += Total.of(Cost(*cost))
         self.runs[run] = study, me, attempt.number
+        if label in NO_RELEASES:
+            attempt.ahead = Cost(*cost) if label == AHEAD else None
+            return
+        attempt.debits[label] = Cost(*cost)
+        attempt.debited += Total.of(Cost(*cost))
 
     def _enter_ended(self, *, study: str, me: str, why: str) -> None:
         del why
@@ -731,18 +799,34 @@ class Books:
         if (attempt.run or run) != run or self.runs.get(run, (study, me, number)) != (study, me, number):
             raise RefusedLocally("the run id of this attempt is not the one under which it debited before")
         for label, cost in new.items():
+            if label in NO_RELEASES:
+                raise LocalProtocolError(f"no release may be called {label!r}")
             if attempt.debits.get(label, cost) != cost:
                 raise RefusedLocally(
                     f"{label!r} was debited before in this run at another cost",
                     "go on with the version of this program that began the run",
                 )
         fresh = {label: cost for label, cost in new.items() if label not in attempt.debits}
-        if not found.fits(_sum(map(Total.of, fresh.values()))):
+        earlier = _sum(before.total for before in found.tries[:-1])
+        if not _covers(found.whole, earlier + attempt.debited + _sum(map(Total.of, fresh.values()))):
             raise BudgetExceeded(
                 f"the run would spend more than the study's epsilon = {_epsilon(found.whole)} and delta = "
                 f"{_delta(found.whole)}; the release that would have done so was not sent"
             )
         return fresh
+
+    def ahead(self, study: str, me: str, fresh: dict[str, Cost]) -> dict[str, Cost] | None:
+        """Return what else is debited with these debits of the attempt under way; None where they were debited ahead.
+
+        From the second debit on, all that the attempt may take is debited ahead. Debits that exceed it, which no
+        protocol of this program has, end that.
+        """
+        found = self.reservation(study, me)
+        attempt = found.tries[-1]
+        due = attempt.debited + _sum(map(Total.of, fresh.values()))
+        if attempt.ahead is not None:
+            return None if _covers(attempt.ahead, due) else {RETURNED: _NOTHING}
+        return {AHEAD: found.one} if attempt.debits and _covers(found.one, due) else {}
 
 
 def _sum(totals: Iterable[Total]) -> Total:
@@ -836,7 +920,7 @@ class Account:
 
 
 class Ledger:
-    """A machine's ledger. Every method is one transaction, written to the disk before it returns.
+    """A machine's ledger. Every method is a transaction, on the disk before it returns; :meth:`debit` says more.
 
     All methods raise :class:`~masquerade_core.errors.BudgetExceeded` (exit 7) where the budget does not allow
     something, :class:`~masquerade_core.errors.RefusedLocally` (exit 6) where a rule forbids it or a person must decide,
@@ -846,6 +930,8 @@ class Ledger:
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
         self._books = Books()
+        # By study and participant, the attempt under way, if this process knows that the ledger has all its debits.
+        self._complete: dict[tuple[str, str], int] = {}
 
     def close(self) -> None:
         """Close the file."""
@@ -1005,7 +1091,8 @@ class Ledger:
             tries = books.check_attempt(digest, me, fingerprint.hex(), kept).tries
             number = len(tries) + 1
             write("attempt", study=digest, me=me, number=number, sizes=kept)
-            return number
+        self._complete[digest, me] = number
+        return number
 
     def _hash_of(self, study: Study, sizes: Sequence[int]) -> str:
         state = hashlib.blake2b(study.digest(), digest_size=32, key=self._file.key, person=b"masq sizes")
@@ -1035,14 +1122,24 @@ class Ledger:
         with self._writing() as (books, write):
             found = books.reservations.get((study.digest().hex(), me))
             if found is not None and found.attempt is not None:
+                self._return(found, write)
                 write("ended", study=found.study, me=me, why=why)
 
     def finish(self, study: Study, me: str) -> None:
         """Note that the study has finished: it never runs here again, and the rest of its reservation is free."""
         digest = study.digest().hex()
         with self._writing() as (books, write):
-            books.reservation(digest, me)
+            self._return(books.reservation(digest, me), write)
             write("finished", study=digest, me=me)
+
+    def _return(self, found: Reservation, write: Callable[..., None]) -> None:
+        """Return what the attempt under way has debited ahead and not used, if the ledger has all its debits."""
+        attempt = found.attempt
+        if attempt is not None and attempt.ahead is not None and self._knows(found.study, found.me, attempt):
+            write("debit", **_debit(found.study, found.me, attempt.run, RETURNED, _NOTHING))
+
+    def _knows(self, study: str, me: str, attempt: Attempt) -> bool:
+        return self._complete.get((study, me)) == attempt.number
 
     def finished(self, study: Study, me: str) -> bool:
         """Return whether the study has finished on this machine."""
@@ -1067,11 +1164,28 @@ class Ledger:
             return tuple(r.me for r in books.reservations.values() if (r.study, r.state) == (digest, "open"))
 
     def debit(self, study: str, me: str, number: int, run: bytes, releases: Sequence[Release]) -> None:
-        """Debit releases of an attempt at a study (its digest), but for those that were debited before."""
+        """Debit releases of an attempt at a study (its digest), but for those that were debited before.
+
+        A power cut can take a debit that stands in the file now, but only one that was debited ahead.
+        """
         costs = {r.label: cost_of(r.epsilon, r.delta, r.mu, r.slack) for r in releases}
-        with self._writing(quick=True) as (books, write):
-            for label, cost in books.check_debit(study, me, number, run.hex(), costs).items():
-                write("debit", study=study, me=me, run=run.hex(), label=label, cost=_numbers(cost))
+        if not self._debit(study, me, number, run.hex(), costs, quick=True):
+            self._debit(study, me, number, run.hex(), costs, quick=False)
+
+    def _debit(self, study: str, me: str, number: int, run: str, costs: dict[str, Cost], *, quick: bool) -> bool:
+        """Debit in one transaction; a quick one debits nothing, and returns False, where that was not done ahead."""
+        with self._writing(quick=quick) as (books, write):
+            fresh = books.check_debit(study, me, number, run, costs)
+            more = books.ahead(study, me, fresh) if fresh else None
+            if quick and more is not None:
+                return False
+            for label, cost in ((more or {}) | fresh).items():
+                write("debit", **_debit(study, me, run, label, cost))
+            # A process that was started again first debits all that the earlier one had released.
+            has_all = costs.keys() >= books.reservations[study, me].tries[-1].debits.keys()
+        if has_all:
+            self._complete[study, me] = number
+        return True
 
     def labels(self, study: str, me: str, run: bytes) -> frozenset[str]:
         """Return the labels of all debits of a run of a study (its digest)."""
@@ -1107,6 +1221,10 @@ class _Debits:
     def labels(self, run: bytes) -> frozenset[str]:
         """Return the labels that were debited for a run."""
         return self._ledger.labels(self._study, self._me, run)
+
+
+def _debit(study: str, me: str, run: str, label: str, cost: Cost) -> dict[str, Any]:
+    return {"study": study, "me": me, "run": run, "label": label, "cost": _numbers(cost)}
 
 
 def _limit(population: str, epsilon: float, delta: float) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_so_many_attempts_fit_the_reservation_and_one_more_does_not(name: str) -
     held = Reservation("study", "p0", name, "default", "", whole, whole.part(3), 3)
     for number in range(3):
         assert held.fits(Total.of(one))
-        held.tries.append(Attempt(number + 1, total=Total.of(one)))
+        held.tries.append(Attempt(number + 1, debited=Total.of(one)))
     assert not held.fits(Total.of(one))
     assert Total.of(one).mu2 <= Total.of(held.one).mu2 * (1 + 1e-9)
     if study.study.protocol != "input-noise":

@@ -10,11 +10,19 @@ import numpy as np
 import pytest
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput, BudgetExceeded, Damaged, OlderCopy, RefusedLocally, RunFailed
+from masquerade_core.errors import (
+    BadInput,
+    BudgetExceeded,
+    Damaged,
+    LocalProtocolError,
+    OlderCopy,
+    RefusedLocally,
+    RunFailed,
+)
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.study import Study
 from masquerade_host.store.journal import LOG_PAGES
-from masquerade_host.store.ledger import Ledger, LedgerFile
+from masquerade_host.store.ledger import AHEAD, RETURNED, Ledger, LedgerFile
 from masquerade_host.store.state import StateFolder
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named, reserved
 from tests.messages import raises, says
@@ -177,10 +185,75 @@ def test_the_same_debit_twice_costs_once_and_at_another_cost_is_refused(tmp_path
     debits = ledger.debits_for(study, "p1")
     debits.debit(RUN, [mechanism("round 0", 0.25, 0.0)])
     debits.debit(RUN, [mechanism("round 0", 0.25, 0.0), mechanism("round 1", 0.25, 0.0)])
-    assert spent(ledger) == 0.5
     with raises(RefusedLocally, "debit_at_another_cost", "'round 0'"):
         debits.debit(RUN, [mechanism("round 0", 0.125, 0.0)])
+    ledger.end_attempt(study, "p1", "a test")
     assert spent(Ledger.open(StateFolder(tmp_path))) == 0.5
+
+
+# --- Debits ahead --------------------------------------------------------------------
+
+
+def _labels(ledger: Ledger) -> list[str]:
+    return [entry.fields["label"] for entry in ledger.history() if entry.kind == "debit"]
+
+
+def test_with_the_second_debit_all_that_the_attempt_may_take_counts_until_it_ends(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    for t, counted in enumerate((0.125, 1.0, 1.0)):
+        debits.debit(RUN, [mechanism(f"round {t}", 0.125, 0.0)])
+        assert spent(ledger) == counted
+    assert _labels(ledger) == ["round 0", AHEAD, "round 1", "round 2"]
+    assert debits.labels(RUN) == {"round 0", "round 1", "round 2"}
+    ledger.finish(study, "p1")
+    assert _labels(ledger)[4:] == [RETURNED]
+    assert spent(ledger) == 0.375
+
+
+def test_an_attempt_with_one_debit_takes_nothing_ahead(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    ledger.debits_for(study, "p1").debit(RUN, [mechanism()])
+    ledger.finish(study, "p1")
+    assert _labels(ledger) == ["model"]
+
+
+def test_what_was_debited_ahead_stays_spent_where_debits_may_be_lost(tmp_path: Path) -> None:
+    """A process that was started again knows of none, before it has debited all of its journal's releases."""
+    for known, counted in ((0, 1.0), (2, 1.0), (3, 0.5)):
+        ledger, study = budget(tmp_path / str(known)), named("a")
+        begun(ledger, study)
+        rounds = [mechanism(f"round {t}", 0.125, 0.0) for t in range(3)]
+        for release in rounds:
+            ledger.debits_for(study, "p1").debit(RUN, [release])
+        ledger.close()
+        again = Ledger.open(StateFolder(tmp_path / str(known)))
+        again.start_attempt(study, "p1", again.fingerprint(RECORDS), resumed=True)
+        if known:
+            again.debits_for(study, "p1").debit(RUN, [*rounds[:known], mechanism("round 3", 0.125, 0.0)])
+        again.end_attempt(study, "p1", "a test")
+        assert spent(again) == counted
+
+
+def test_debits_that_exceed_what_was_debited_ahead_are_awaited_and_count_by_themselves(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a", charged_attempts=1)  # each attempt has half of the target
+    begun(ledger, study)
+    debits = ledger.debits_for(study, "p1")
+    for t in range(4):
+        debits.debit(RUN, [mechanism(f"round {t}", 0.2, 0.0)])
+    assert _labels(ledger) == ["round 0", AHEAD, "round 1", RETURNED, "round 2", "round 3"]
+    assert spent(ledger) == pytest.approx(0.8)
+    assert (tmp_path / "ledger.lines").read_text().count("round") == 4  # the disk has every line
+
+
+def test_no_release_is_called_like_a_debit_ahead(tmp_path: Path) -> None:
+    ledger, study = budget(tmp_path), named("a")
+    begun(ledger, study)
+    for label in (AHEAD, RETURNED):
+        with pytest.raises(LocalProtocolError):
+            ledger.debits_for(study, "p1").debit(RUN, [mechanism(label, 0.125, 0.0)])
 
 
 def test_a_run_cannot_spend_more_than_its_study_says(tmp_path: Path) -> None:
@@ -504,43 +577,53 @@ def test_a_line_that_a_power_failure_cut_off_is_completed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("left", ["nothing", "half a line", "zeros", "zeros and a line"])
-def test_a_power_cut_may_take_the_last_debits_from_the_second_file_and_from_no_other(
+def test_the_second_file_never_has_what_a_power_cut_can_take_from_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
-    """The disk is not awaited for the second file at each debit; what a power cut took is written again."""
-    ledger, study, synced = budget(tmp_path), named("a"), list[bytes]()
+    """The next transaction that is not quick first waits until the disk has the first file, then writes the second."""
+    ledger, study, synced = budget(tmp_path), named("a"), list[str]()
     lines = tmp_path / "ledger.lines"
 
     def sync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
         fsync(descriptor)
-        synced.append(lines.read_bytes())
 
     fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", sync)
     begun(ledger, study)
     debits = ledger.debits_for(study, "p1")
-    for t in range(3):
-        debits.debit(RUN, [mechanism(f"round {t}", 0.25, 0.0)])
-    ledger.close()
-    whole, on_disk = lines.read_bytes(), synced[-1]
-    lost = whole.removeprefix(on_disk)
+    for t in range(2):
+        debits.debit(RUN, [mechanism(f"round {t}", 0.125, 0.0)])
+    before = lines.read_bytes()
+    monkeypatch.setattr(os, "fsync", sync)
+    for t in range(2, 5):
+        debits.debit(RUN, [mechanism(f"round {t}", 0.125, 0.0)])
+    assert (synced, lines.read_bytes()) == ([], before)
+    assert spent(ledger) == 1.0  # debited ahead
+    assert synced == ["ledger.sqlite-wal", tmp_path.name, "ledger.lines"]
+    whole = lines.read_bytes()
+    lost = whole.removeprefix(before)
     assert lost.count(b"\n") == 3
-    assert spent(Ledger.open(StateFolder(tmp_path))) == 0.75  # the second file alone is behind
     last = lost.splitlines(keepends=True)[-1]
     tails = {"nothing": b"", "half a line": lost[:99], "zeros": bytes(4096), "zeros and a line": bytes(4096) + last}
-    lines.write_bytes(on_disk + tails[left])
+    lines.write_bytes(before + tails[left])
     again = Ledger.open(StateFolder(tmp_path))
-    assert spent(again) == 0.75
+    assert spent(again) == 1.0
     assert lines.read_bytes() == whole
-    again.end_attempt(study, "p1", "a power cut")
-    assert synced[-1] == lines.read_bytes()  # whatever ends an attempt awaits the disk for both files
+    ledger.end_attempt(study, "p1", "a test")
+    assert synced[-1] == "ledger.lines"
+    assert spent(ledger) == 0.625
 
 
-def test_the_first_file_awaits_the_disk_at_each_commit(tmp_path: Path) -> None:
+def test_a_commit_awaits_the_disk_unless_it_is_quick(tmp_path: Path) -> None:
     ledger, study = budget(tmp_path), named("a")
     begun(ledger, study)
-    ledger.debits_for(study, "p1")
-    assert ledger._file._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    debits, levels = ledger.debits_for(study, "p1"), list[int]()
+    for t in range(4):
+        debits.debit(RUN, [mechanism(f"round {t}", 0.125, 0.0)])
+        levels += ledger._file._db.execute("PRAGMA synchronous").fetchone()
+    assert levels == [2, 2, 1, 1]  # FULL and NORMAL
+    ledger.end_attempt(study, "p1", "a test")
+    assert ledger._file._db.execute("PRAGMA synchronous").fetchone() == (2,)
     assert (tmp_path / "ledger.sqlite-wal").stat().st_size >= 4096 * LOG_PAGES
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import cycle
+from itertools import cycle, pairwise
 
 import pytest
 
@@ -26,10 +26,10 @@ ROUNDS = 3
 New = Callable[..., PoweredGroup]
 
 
-async def draws_in_each_round(seat: Seat) -> bytes:
+async def draws_in_each_round(seat: Seat, rounds: int) -> bytes:
     """Draw noise in each round: a process that goes on with an older folder draws it again."""
     await seat.join()
-    return await noisy_rounds(seat, ROUNDS)
+    return await noisy_rounds(seat, rounds)
 
 
 def loses(_name: str) -> bool:
@@ -79,12 +79,13 @@ def new_group(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     books.close()
     count = iter(range(10**6))
 
-    def new(*, fresh: bool = False) -> PoweredGroup:
+    def new(*, fresh: bool = False, rounds: int = ROUNDS) -> PoweredGroup:
         roles: dict[str, Callable[[Seat], Role]]
         roles = {name: partial(entry.party, study=study, data=data[name]) for name in study.names}
         roles[CHARLIE] = partial(entry.charlie, study=study)
         if fresh:
-            roles = {**dict.fromkeys(study.names, draws_in_each_round), CHARLIE: partial(shows_all, rounds=ROUNDS)}
+            drawing = partial(draws_in_each_round, rounds=rounds)
+            roles = {**dict.fromkeys(study.names, drawing), CHARLIE: partial(shows_all, rounds=rounds)}
         return PoweredGroup(world, roles, folder / str(next(count)), folder / "prepared", own)
 
     with steps_are_watched():
@@ -122,6 +123,16 @@ def test_a_power_cut_at_any_step_changes_nothing(new_group: New, steps: list[str
         assert group.sites["p1"].starts == 2
         ends = set(group.ends().values())
         assert ends == {""} or (at > over and ends <= {"", "RefusedLocally"}), (at, steps[at - 1], group.ends())
+
+
+def test_from_the_third_round_on_a_round_waits_for_the_disk_once(new_group: New) -> None:
+    """That is for the journal: the ledger's debits are parts of one that was debited ahead."""
+    group = new_group(fresh=True, rounds=9)
+    group.run(200)
+    assert group.ends() == dict.fromkeys(group.world.study.names, "")
+    waits = group.sites["p1"].waits  # after the hello and two rounds
+    assert len(waits) > 3 + 6
+    assert max(later - earlier for earlier, later in pairwise(waits[3:])) == 1
 
 
 def put_back(new: New, at: int, later: int, *, fresh: bool, helped: bool = False) -> PoweredGroup:
@@ -162,7 +173,12 @@ def _journal_waits_for_no_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def _ledger_waits_for_no_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger, "_make_durable", lambda db: db.execute("PRAGMA synchronous = NORMAL"))
+    transaction = ledger.LedgerFile.transaction
+    patch.setattr(ledger.LedgerFile, "transaction", lambda self, *, quick=False: transaction(self, quick=True))
+
+
+def _nothing_is_debited_ahead(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger.Books, "ahead", lambda *_: None)
 
 
 def _the_debit_follows_the_frame(patch: pytest.MonkeyPatch) -> None:
@@ -178,7 +194,15 @@ def _the_debit_follows_the_frame(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Commits, "post", too_early)
 
 
-@pytest.mark.parametrize("bug", [_journal_waits_for_no_disk, _ledger_waits_for_no_disk, _the_debit_follows_the_frame])
+BUGS = (
+    _journal_waits_for_no_disk,
+    _ledger_waits_for_no_disk,
+    _nothing_is_debited_ahead,
+    _the_debit_follows_the_frame,
+)
+
+
+@pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(new_group: New, bug: Callable[[pytest.MonkeyPatch], None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         bug(patch)
