@@ -78,6 +78,8 @@ def examine(
     cost = protocol.cost(study)
     yield _arithmetic(study, cost)
     yield _conversation(cost)
+    if burden := cost.burden(study.K):
+        yield Check("size", Verdict.NOTE, burden)
     if protocol.expectation is not None:
         expected = protocol.expectation(study)
         yield Check(expected.about, Verdict.NOTE, expected.text)

@@ -269,6 +269,17 @@ class Draft:
         expected = tell(self._checked())
         return expected.text.removesuffix(".") if expected.poor else ""
 
+    @property
+    def burden(self) -> str:
+        """What a large run asks of lines and machines: sentences without the last full stop, or nothing."""
+        study = self._checked()
+        return _cost_of(study).burden(study.K).removesuffix(".")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever drafts the study should know of it: sentences without a full stop."""
+        return tuple(filter(None, (self.note, self.proposal.note, self.price, self.foreseen, self.burden)))
+
     def write(self, path: Path) -> str:
         """Write the file, which must not exist, and return its text.
 

@@ -151,7 +151,7 @@ def explained(
         heading("Who must not work together"),
         paragraphs(explanation.collusion),
         heading("What it costs"),
-        paragraphs(explanation.cost),
+        paragraphs((*explanation.cost, *filter(None, (cost.burden(study.K),)))),
         *((heading(f"What to expect of the {expectation.about}"), *_expected(expectation)) if expectation else ()),
         heading("What my data must have"),
         paragraphs(explanation.needs or needs),

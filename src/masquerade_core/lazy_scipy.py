@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 __all__ = [
-    "betainc", "chdtri", "expit", "gammainc", "gammainccinv", "gammaln", "lambertw", "logsumexp", "minimize",
+    "betainc", "chdtri", "eigh", "expit", "gammainc", "gammainccinv", "gammaln", "lambertw", "logsumexp", "minimize",
     "ndtr", "ndtri", "softmax",
 ]  # fmt: skip
 
@@ -29,6 +29,7 @@ def _late(name: str, module: str = "scipy.special") -> Callable[..., Any]:
 
 betainc = _late("betainc")
 chdtri = _late("chdtri")
+eigh = _late("eigh", "scipy.linalg")
 expit = _late("expit")
 gammainc = _late("gammainc")
 gammainccinv = _late("gammainccinv")

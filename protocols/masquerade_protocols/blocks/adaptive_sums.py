@@ -17,7 +17,8 @@ party cuts each of its records by itself. A wrong number could only harm the mod
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -33,7 +34,7 @@ from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, check_honest, rounds_sigma
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_array, discrete_gaussian_tail_bound
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
@@ -47,9 +48,11 @@ __all__ = [
     "OFF_DIAGONAL",
     "PIECE",
     "SIGMA",
+    "TOLD_AT_ONCE",
     "TOLERANCE",
     "Agreement",
     "CharlieSide",
+    "Noise",
     "PartySide",
     "PublicNumbers",
     "Side",
@@ -57,6 +60,7 @@ __all__ = [
     "budget_of",
     "check_budget",
     "draw_noise",
+    "drawn_ahead",
     "noise_of",
     "rounded",
     "squared_mu",
@@ -71,9 +75,12 @@ OFF_DIAGONAL = isqrt(SIGMA**2 // 2) + 1
 PIECE = 1 << 14
 """How many numbers of the second moments one message carries at most."""
 
+TOLD_AT_ONCE = 1 << 18
+"""How many numbers one message of Charlie's has at most."""
+
 _BITS = 32  # of a fraction
 _LARGEST = 2.0**30  # of a number, so that it fits into 63 bits
-_NUMBERS = 1 << 18  # in a message
+_KEPT = 1 << 20  # numbers that are drawn, or computed, and written down at once: 8 MB. A multiple of PIECE
 
 TOLERANCE = 2.0**-20
 """How far Charlie's numbers may lie from a party's own, beside the largest of them, or beside 1 if that is larger."""
@@ -228,29 +235,60 @@ class Agreement:
         ProtocolViolation
             Charlie's numbers are not those that follow from the opened sums.
         """
-        agreed = np.concatenate(
-            [await self._piece(own[start : start + _NUMBERS]) for start in range(0, len(own), _NUMBERS)]
-        )
+        return await self.on_many(len(own), lambda: (own, unsure))
+
+    async def on_many(self, length: int, own: Callable[[], tuple[_Floats, bool]]) -> _Floats:
+        """Agree on so many numbers that a party takes in Charlie's first, and computes its own then.
+
+        So what he sends never waits for the party's arithmetic: a channel holds a part of it only.
+
+        Parameters
+        ----------
+        length : int
+        own : callable
+            Returns ``own`` and ``unsure`` of :meth:`on`.
+
+        Raises
+        ------
+        ProtocolViolation
+            As :meth:`on`.
+        """
+        pieces = [slice(start, min(start + TOLD_AT_ONCE, length)) for start in range(0, length, TOLD_AT_ONCE)]
+        agreed, is_party = np.empty(length), self._seat.me != CHARLIE
+        if is_party:
+            for piece in pieces:
+                agreed[piece] = _read_numbers(await self._receive(), len(agreed[piece]))
+        numbers, unsure = own()
+        farthest, largest = 0.0, 1.0
+        for piece in pieces:
+            mine = numbers[piece]
+            if not is_party:
+                agreed[piece] = _read_numbers(await self._send(mine), len(mine))
+            # max() of numpy keeps what is no number, and that of Python does not
+            farthest = float(np.maximum(farthest, np.abs(agreed[piece] - mine).max()))
+            largest = float(np.maximum(largest, np.abs(mine).max()))
         # Written so that a number that is not finite fails as well.
-        if not unsure and not np.abs(agreed - own).max() <= TOLERANCE * max(1.0, float(np.abs(own).max())):
+        if not unsure and not farthest <= TOLERANCE * largest:
             raise ProtocolViolation("charlie sent public numbers that do not follow from the opened sums", peer=CHARLIE)
         return agreed
 
-    async def _piece(self, own: _Floats) -> _Floats:
-        seat = self._seat
-        if seat.me == CHARLIE:
-            values = rounded(own)
-            await seat.broadcast(PublicNumbers(step=self._step, values=values))
-        else:
-            message = await seat.receive(PublicNumbers, CHARLIE)
-            if message.step != self._step:
-                raise ProtocolViolation(
-                    f"charlie sent public numbers {message.step} where {self._step} are due", peer=CHARLIE
-                )
-            values = message.values
+    async def _send(self, own: _Floats) -> bytes:
+        values = rounded(own)
+        await self._seat.broadcast(PublicNumbers(step=self._step, values=values))
+        return self._sent(values)
+
+    async def _receive(self) -> bytes:
+        message = await self._seat.receive(PublicNumbers, CHARLIE)
+        if message.step != self._step:
+            raise ProtocolViolation(
+                f"charlie sent public numbers {message.step} where {self._step} are due", peer=CHARLIE
+            )
+        return self._sent(message.values)
+
+    def _sent(self, values: bytes) -> bytes:
         self._step += 1
         self.digest = hashlib.sha256(self.digest + values).digest()
-        return _read_numbers(values, len(own))
+        return values
 
 
 # --- What both sides do -------------------------------------------------------------
@@ -273,6 +311,9 @@ class Side(Interface):
     async def agree(self, own: _Floats, *, unsure: bool = False) -> _Floats:
         """Return the numbers from which everybody goes on."""
 
+    async def agree_on_many(self, length: int, own: Callable[[], tuple[_Floats, bool]]) -> _Floats:
+        """Return so many numbers from which everybody goes on; ``own`` computes them, and says whether it is unsure."""
+
     async def progress(self, done: int, total: int) -> None:
         """Say how many of the last sums are over."""
 
@@ -288,7 +329,7 @@ class Seated:
 
     def __init__(self, seat: Seat, plan: SumsPlan) -> None:
         self._seat, self._plan, self._agreement = seat, plan, Agreement(seat, plan.N)
-        self.stage, self.agree = seat.stage, self._agreement.on
+        self.stage, self.agree, self.agree_on_many = seat.stage, self._agreement.on, self._agreement.on_many
 
     async def progress(self, done: int, total: int) -> None:
         """Say how many of the last sums are over."""
@@ -308,8 +349,56 @@ def draw_noise(rng: Rng, numbers: tuple[int, int]) -> bytes:
         How many products of two different coordinates, and how many other numbers, the noise is for.
     """
     sizes = zip((OFF_DIAGONAL, SIGMA), numbers, strict=True)
-    drawn = (np.array(discrete_gaussian(rng, Fraction(sigma), size), dtype="<i8") for sigma, size in sizes)
-    return b"".join(part.tobytes() for part in drawn)
+    drawn = (discrete_gaussian_array(rng, Fraction(sigma), size) for sigma, size in sizes)
+    return b"".join(numbers.astype("<i8", copy=False).tobytes() for numbers in drawn)
+
+
+async def drawn_ahead(seat: Seat, numbers: tuple[int, int]) -> "Noise":
+    """Draw a party's share of all noise, and write it down, in parts; ``numbers`` as :func:`draw_noise` has them."""
+    products, total = numbers[0], sum(numbers)
+    parts = []
+    for start in range(0, total, _KEPT):
+        end = min(start + _KEPT, total)
+        of_products = max(0, min(end, products) - start)
+        sizes = (of_products, end - start - of_products)
+        parts.append((of_products, await seat.once(_part("noise", start), partial(draw_noise, numbers=sizes))))
+    return Noise(parts)
+
+
+def _part(label: str, start: int) -> str:
+    """Name a part of many numbers by the first of them."""
+    return f"{label}, from number {start}" if start else label
+
+
+class Noise:
+    """A party's share of all noise, of which each number serves once. What has served takes no memory any more.
+
+    Parameters
+    ----------
+    parts : sequence of (int, bytes)
+        How many of a part's numbers are for products of two different coordinates, and the part, these first.
+    """
+
+    def __init__(self, parts: Iterable[tuple[int, bytes]]) -> None:
+        self._products: deque[_Integers] = deque()
+        self._others: deque[_Integers] = deque()
+        for of_products, part in parts:
+            numbers = np.frombuffer(part, dtype="<i8")
+            self._products.append(numbers[:of_products])
+            self._others.append(numbers[of_products:])
+
+    def take(self, products: int, others: int) -> _Integers:
+        """Return noise for so many products and so many other numbers."""
+        return np.concatenate([*_taken(self._products, products), *_taken(self._others, others)])
+
+
+def _taken(parts: deque[_Integers], count: int) -> Iterator[_Integers]:
+    while count > 0:
+        part = parts.popleft()
+        if len(part) > count:
+            parts.appendleft(part[count:])
+        yield part[:count]
+        count -= len(part)
 
 
 class PartySide(Seated):
@@ -322,37 +411,47 @@ class PartySide(Seated):
     sums : PartySums
     data : Records
         Its records to learn from.
-    noise : bytes
-        Its share of all noise, as :func:`draw_noise` returns it.
+    noise : Noise
+        Its share of all noise.
     """
 
-    def __init__(self, seat: Seat, plan: SumsPlan, sums: PartySums, data: Records, noise: bytes) -> None:
+    def __init__(self, seat: Seat, plan: SumsPlan, sums: PartySums, data: Records, noise: Noise) -> None:
         super().__init__(seat, plan)
-        self._sums, self._data = sums, data
-        products, _ = plan.numbers_drawn
-        self._products, self._others = np.split(np.frombuffer(noise, dtype="<i8"), [products])
+        self._sums, self._data, self._noise = sums, data, noise
 
     async def total(
         self, label: str, length: int, unit: int, own: Callable[[Records], _Integers], products: int = 0
     ) -> _Floats:
         """Add noise to one's own sum and have the total opened."""
-        contribution = np.frombuffer(await self._seat.once(label, lambda _: own(self._data).tobytes()), dtype="<i8")
+        contribution = await self._contribution(label, length, own)
         opened = np.zeros(length)  # filled piece by piece: as Python's integers, a large sum would take much memory
         price = self._plan.price_of(label)
         for layout, piece in self._plan.pieces(length, unit):
             of_products = min(max(products - piece.start, 0), layout.length)
             # All pieces together are one release, which the first one counts; one that is made again counts anew.
-            name = f"{label}, from number {piece.start}" if piece.start else label
-            first = partial(self._noisy, contribution[piece], of_products)
-            noisy = counted(self._seat, name, price, first, free_once=bool(piece.start))
+            part, start = divmod(piece.start, _KEPT)
+            numbers = np.frombuffer(contribution[part], dtype="<i8")[start : start + layout.length]
+            first = partial(self._noisy, numbers, of_products)
+            noisy = counted(self._seat, _part(label, piece.start), price, first, free_once=bool(piece.start))
             opened[piece] = await self._sums.open_sum(layout, await noisy(), self._agreement.digest, noisy)
-        return opened / (float(unit) * self._plan.N)
+        opened /= float(unit) * self._plan.N
+        return opened
+
+    async def _contribution(self, label: str, length: int, own: Callable[[Records], _Integers]) -> list[bytes]:
+        """Return one's own sum in parts, each of which is written down by itself; it is computed once for all."""
+        computed: list[_Integers] = []
+
+        def part(start: int, _rng: Rng) -> bytes:
+            if not computed:
+                computed.append(own(self._data))
+            return computed[0][start : start + _KEPT].tobytes()
+
+        return [await self._seat.once(_part(label, at), partial(part, at)) for at in range(0, length, _KEPT)]
 
     def _noisy(self, own: _Integers, products: int) -> _Integers:
         """Return numbers under noise that never served; the first ``products`` of them are products."""
-        of_products, self._products = np.split(self._products, [products])
-        of_others, self._others = np.split(self._others, [len(own) - products])
-        noisy: _Integers = own + np.concatenate([of_products, of_others])
+        noisy = self._noise.take(products, len(own) - products)
+        noisy += own
         return noisy
 
 
@@ -379,4 +478,5 @@ class CharlieSide(Seated):
         opened = np.zeros(length)
         for layout, piece in self._plan.pieces(length, unit):
             opened[piece] = await self._sums.open_sum(layout, again=True)
-        return opened / (float(unit) * self._plan.N)
+        opened /= float(unit) * self._plan.N
+        return opened

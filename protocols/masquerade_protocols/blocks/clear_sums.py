@@ -47,6 +47,11 @@ class ClearSide:
         del unsure
         return own
 
+    async def agree_on_many(self, length: int, own: Callable[[], tuple[_Floats, bool]]) -> _Floats:
+        """Go on from one's own numbers."""
+        del length
+        return own()[0]
+
 
 def finished(steps: Coroutine[Any, Any, Model]) -> Model:
     """Return what a protocol's steps return, where nobody else takes part."""

@@ -41,11 +41,9 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.records import Records
 from masquerade_core.model import Model
-from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
-from masquerade_protocols.blocks import adaptive_sums
-from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, Side
+from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, Side, drawn_ahead
 from masquerade_protocols.blocks.descent import join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.dp_glm import vectors
@@ -66,7 +64,7 @@ from masquerade_protocols.dp_glm.estimates import (
 from masquerade_protocols.dp_glm.public import Parameters, Plan, check
 from masquerade_protocols.dp_glm.release import release, too_few
 
-__all__ = ["Parameters", "charlie", "check", "draw_noise", "learn", "party"]
+__all__ = ["Parameters", "charlie", "check", "learn", "party"]
 
 _Floats = NDArray[np.float64]
 
@@ -128,17 +126,12 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     """
     # 0. Before the join: afterwards, the time that drawing takes would tell of the noise.
     await seat.stage("noise")
-    noise = await seat.once("noise", partial(draw_noise, study=study))
+    noise = await drawn_ahead(seat, Plan(study, 1).numbers_drawn)  # how many these are does not depend on N
     held = await hold_back(seat, study, data)
     sums, N = await join_and_count(seat, study, held.training, held.records)  # 1.
     plan = Plan(study, N)
     model = await learn(PartySide(seat, plan, sums, held.training, noise), plan)
     return await evaluated(sums, held, model)
-
-
-def draw_noise(rng: Rng, study: Study) -> bytes:
-    """Draw a party's share of all noise; how many numbers it has does not depend on N."""
-    return adaptive_sums.draw_noise(rng, Plan(study, 1).numbers_drawn)
 
 
 # --- Charlie --------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """``dp-whitened``, for those who choose it."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from masquerade_core.data.records import fewest_to_learn_from
@@ -36,9 +37,16 @@ def _explain(study: Study) -> Explanation:
 
 
 def _cost(study: Study) -> Cost:
-    """Price a run with the minimum of records."""
+    """Price a run with the minimum of records; its bytes are those with as many records as are counted on."""
     plan = public.Plan(study, fewest_to_learn_from(study))
-    return price_of_sums(study, [1, *plan.plaintexts()])
+    price = price_of_sums(study, [1, *plan.plaintexts()])
+    if study.crypto.sum != "masks":
+        return price
+    from masquerade_core.privacy.expectation import learned_from
+
+    expected = public.Plan(study, learned_from(study))
+    sent, received = expected.bytes
+    return replace(price, sent=sent, received=received, memory=expected.memory)
 
 
 _ENTRY = Protocol(

@@ -16,14 +16,18 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core.lazy_scipy import eigh
 from masquerade_core.model import Published
-from masquerade_protocols.dp_whitened.public import NODES, Plan
+from masquerade_protocols.dp_whitened.public import NODES, Plan, point_length
+from masquerade_protocols.dp_whitened.triangles import SMALL, blocks, places, symmetric
 
 __all__ = [
     "Centre",
     "Labels",
     "Point",
     "Scorer",
+    "Seen",
+    "Whitened",
     "class_shares",
     "classifier",
     "first_centre",
@@ -149,9 +153,6 @@ class Point:
     b0 : ndarray, shape (outputs,)
     centred : bool
         Whether the offsets b0 are learned; otherwise they are 0.
-    unsure : bool
-        Whether another machine may find another point: two eigenvalues that the rule treats differently are nearly
-        equal.
     """
 
     A: _Floats
@@ -160,11 +161,6 @@ class Point:
     th: _Floats
     b0: _Floats
     centred: bool
-    unsure: bool = False
-
-    def numbers(self) -> _Floats:
-        """Return what the others must know: A's upper triangle by rows, L, K, and the classifier."""
-        return np.concatenate([self.A[np.triu(np.ones_like(self.A, dtype=bool))], [self.L, self.K], self.classifier()])
 
     def classifier(self) -> _Floats:
         """Return th, a row for each coordinate, and b0, as one vector of (d + 1) outputs numbers."""
@@ -172,12 +168,10 @@ class Point:
 
     @classmethod
     def of(cls, numbers: _Floats, d: int, *, centred: bool) -> Self:
-        """Read what :meth:`numbers` returns."""
-        A, upper = np.zeros((d, d)), np.triu(np.ones((d, d), dtype=bool))
-        A[upper], (L, K), rest = np.split(numbers, [d * (d + 1) // 2, d * (d + 1) // 2 + 2])
-        A = A + np.triu(A, 1).T
-        both = rest.reshape(d + 1, -1)
-        return cls(A, float(L), float(K), both[:-1], both[-1], centred)
+        """Read what :meth:`Whitened.numbers` returns."""
+        A, (L, K), rest = np.split(numbers, [d * (d + 1) // 2, d * (d + 1) // 2 + 2])
+        both = rest.reshape(d + 1, -1).copy()  # else it would keep all numbers
+        return cls(symmetric(A, d), float(L), float(K), both[:-1], both[-1], centred)
 
     def at(self, classifier: _Floats) -> Self:
         """Return the same coordinates with another classifier, as :meth:`classifier` returns it."""
@@ -304,7 +298,7 @@ def _cleaned(l0: _Floats, E: float) -> _Floats:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """What the second moments show: eigenvalues l0 and eigenvectors V, and the products b with the labels, noise sb.
 
     E is the edge of the noise on eigenvalues, l are those without the noise's part, and f is the ridge's 1/(l + ridge).
@@ -326,26 +320,82 @@ class _Seen:
         return roots
 
 
-def _seen(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None) -> _Seen:
+@dataclass(frozen=True)
+class Whitened:
+    """What follows from the second moments: all of :class:`Point`, with A as eigenvectors and what divides along them.
+
+    Parameters
+    ----------
+    seen : Seen
+    L, K, th, b0
+        As :class:`Point` has them.
+    unsure : bool
+        Whether another machine may find other numbers: two eigenvalues that the rule treats differently are nearly
+        equal.
+    """
+
+    seen: Seen
+    L: float
+    K: float
+    th: _Floats
+    b0: _Floats
+    unsure: bool
+
+    def numbers(self) -> _Floats:
+        """Return what the others must know: A's upper triangle by rows, L, K, and the classifier."""
+        V, root = self.seen.V, self.seen.root
+        d, m = len(V), len(self.b0)
+        numbers = np.empty(point_length(d, m))
+        for rows in blocks(d):
+            some = (V[rows] / root) @ V.T[:, rows.start :]
+            for (row, place), of_row in zip(places(rows, d), some, strict=True):
+                numbers[place] = of_row[row - rows.start :]
+        numbers[d * (d + 1) // 2 :] = [self.L, self.K, *self.th.ravel(), *self.b0]
+        return numbers
+
+
+def _seen(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None) -> Seen:
     """Read the noisy second moments, and the sum of labels where there is one."""
     d, sd = plan.study.d, plan.noise_sd(plan.moments(centred=centre.centred) ** 2)
     G, b, ym = _parts(plan, centre, opened, sd)
+    del opened  # the last that holds it; the matrix takes its place
     sb = sd * centre.h
     if labels is not None:
         ours, theirs = 1 / sb**2, 1 / labels.sd**2
         b, sb = (ours * b + theirs * labels.mean) / (ours + theirs), 1 / sqrt(ours + theirs)
     E = max(sd * sqrt(2 * d), _LEAST_EDGE)
-    l0, V = np.linalg.eigh(G)
+    l0, V = _eigenvectors(G)
+    del G
     l = _cleaned(l0, E)  # noqa: E741  the note's letter
     s = float(plan.strength)
     f = 1 / (l + min(2.0, max(1.0, s / 40)) * (1 if centre.centred else 0.5) * (E + sb * sqrt(d)))
-    return _Seen(E, l0, V, l, f, b, sb, ym)
+    return Seen(E, l0, V, l, f, b, sb, ym)
 
 
-def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None = None) -> Point:
-    """Steps B and C: from the noisy second moments, in units of B^2 and 1/N, to A and a first classifier."""
+def _eigenvectors(G: _Floats) -> tuple[_Floats, _Floats]:
+    """Return the eigenvalues of a symmetric matrix, ascending, and its eigenvectors; a large matrix is overwritten.
+
+    numpy takes room for four more matrices meanwhile, and scipy for one.
+    """
+    if len(G) <= SMALL:
+        return np.linalg.eigh(G)
+    values, vectors = eigh(G.T, overwrite_a=True, check_finite=False, driver="evr")
+    return values, vectors
+
+
+def whitened(plan: Plan, centre: Centre, opened: list[_Floats], labels: Labels | None = None) -> Whitened:
+    """Steps B and C: from the noisy second moments, in units of B^2 and 1/N, to A and a first classifier.
+
+    Parameters
+    ----------
+    plan : Plan
+    centre : Centre
+    opened : list of ndarray
+        The second moments alone, which are taken out: once they are read, nobody holds them.
+    labels : Labels, optional
+    """
     d, s = plan.study.d, float(plan.strength)
-    seen = _seen(plan, centre, opened, labels)
+    seen = _seen(plan, centre, opened.pop(), labels)
     E, l0, V, l = seen.E, seen.l0, seen.V, seen.l  # noqa: E741  the note's letter
     f, b, sb, ym = seen.f, seen.b, seen.sb, seen.ym
     g = V.T @ b
@@ -371,8 +421,7 @@ def whitened(plan: Plan, centre: Centre, opened: _Floats, labels: Labels | None 
     root = seen.root
     r = float((l / root**2).sum())
     unsure = not centre.centred and d > 1 and bool(l0[-1] - l0[-2] <= _LEAST_GAP * abs(l0[-1]))
-    A, th = (V / root) @ V.T, V @ (root[:, None] * c)
-    return Point(A, 1.4 * sqrt(r), max(1.0, r / 8), th, b0, centre.centred, unsure)
+    return Whitened(seen, 1.4 * sqrt(r), max(1.0, r / 8), V @ (root[:, None] * c), b0, unsure)
 
 
 def _parts(plan: Plan, centre: Centre, opened: _Floats, sd: float) -> tuple[_Floats, _Floats, _Floats]:
@@ -380,9 +429,7 @@ def _parts(plan: Plan, centre: Centre, opened: _Floats, sd: float) -> tuple[_Flo
     d, m = plan.study.d, plan.study.outputs
     pairs = d * (d - 1) // 2
     products, squares, vectors, last = np.split(opened, np.cumsum([pairs, d, d * m]))
-    G = np.zeros((d, d))
-    G[np.triu(np.ones((d, d), dtype=bool), 1)] = products
-    G += G.T + np.diag(squares)
+    G = symmetric(products, d, squares)
     b = vectors.reshape(m, d).T * centre.h
     size = _label_size(plan) / sqrt(2)
     return G, b, _shrunk(last / size, sd / size, 0.95) if centre.centred else np.zeros(m)
@@ -425,9 +472,9 @@ def _spread(plan: Plan, point: Point) -> tuple[float, _Floats]:
     """Return how many directions are no noise, and the sd of the scores of each output."""
     d = plan.study.d
     E = max(plan.noise_sd(plan.moments(centred=point.centred) ** 2) * sqrt(2 * d), _LEAST_EDGE)
-    A2 = point.A @ point.A
-    r = max(0.0, d - 0.75 * E * float(np.trace(A2)))
-    return r, np.sqrt(np.maximum(0.0, (point.th * (point.th - 0.75 * E * (A2 @ point.th))).sum(axis=0)))
+    r = max(0.0, d - 0.75 * E * float(np.vdot(point.A, point.A)))  # A is symmetric, so this is the trace of A^2
+    twice = point.A @ (point.A @ point.th)
+    return r, np.sqrt(np.maximum(0.0, (point.th * (point.th - 0.75 * E * twice)).sum(axis=0)))
 
 
 def _gains(plan: Plan, nu: _Floats, r: float, K: float) -> tuple[_Floats, _Floats]:
@@ -570,7 +617,7 @@ def _fitted(t: _Floats, counts: _Floats, sd: float, k: _Floats | None = None) ->
 def weight_noise(
     plan: Plan,
     centre: Centre,
-    opened: tuple[_Floats, Labels | None],
+    seen: Seen,
     points: Sequence[Point],
     found: tuple[Scorer, _Floats, float],
 ) -> _Floats:
@@ -585,14 +632,14 @@ def weight_noise(
     ----------
     plan : Plan
     centre : Centre
-    opened : tuple
-        The second moments, and the labels where there is a sum of them.
+    seen : Seen
+        Of :func:`whitened`.
     points : sequence of Point
         Where each gradient was taken.
     found : tuple
         The classifier without slope and offset, the released numbers, and the noise on the slope beside the slope.
     """
-    seen, T, d = _seen(plan, centre, *opened), plan.rounds, plan.study.d
+    T, d = plan.rounds, plan.study.d
     own = np.sqrt(np.maximum(seen.l0, seen.E) ** 2 - seen.E**2) / seen.root**2  # the records' part of the spread
     # Along the eigenvectors the first classifier is root f b, on a scale that its noise is on as well.
     ridge, th = seen.root * seen.f, (seen.V.T @ points[0].th)[:, 0]
@@ -607,7 +654,8 @@ def weight_noise(
         sources *= 1 - gain * own
         sources[1 + t] = gain * one
         mean += sources / (T // 2) * (t >= T - T // 2)
-    variances = (points[0].A @ seen.V / centre.R) ** 2 @ (mean**2).sum(axis=0)
+    squared, A = (mean**2).sum(axis=0), points[0].A
+    variances = np.concatenate([(A[rows] @ seen.V / centre.R) ** 2 @ squared for rows in blocks(d)])
     scorer, released, of_slope = found
     w = scorer.w[:, 0]
     a = float(released[:d] @ w) / max(float(w @ w), _TINY)

@@ -18,18 +18,20 @@ from masquerade_protocols.blocks.adaptive_sums import (
     OFF_DIAGONAL,
     PIECE,
     SIGMA,
+    TOLD_AT_ONCE,
     SumsPlan,
     budget_of,
     check_budget,
     noise_of,
     squared_mu,
 )
-from masquerade_protocols.blocks.layouts import check_slots
+from masquerade_protocols.blocks.layouts import Layout, as_words, check_slots
 from masquerade_protocols.blocks.releases import Price, price_of
 
 __all__ = [
     "MOST_COORDINATES",
     "MOST_ROUNDS",
+    "MOST_TOLD",
     "NODES",
     "OFF_DIAGONAL",
     "PIECE",
@@ -43,8 +45,11 @@ __all__ = [
 MOST_ROUNDS = 8
 """T at most."""
 
-MOST_COORDINATES = 1000
-"""d at most: there are d(d+1)/2 second moments."""
+MOST_COORDINATES = 4000
+"""d at most: there are d(d+1)/2 second moments, and Charlie sends as many numbers after them."""
+
+MOST_TOLD = 8_250_000
+"""Numbers that follow from the second moments at most: 66 MB. Charlie keeps 67 MB of what a party has not confirmed."""
 
 _LONGEST = 1 << 34
 """B at most, so that the sum of 2^28 records fits into 63 bits. Noise is then less than a quarter of one record."""
@@ -56,6 +61,9 @@ _STRENGTH_BITS = 10  # fraction bits of s
 
 NODES = 9
 """How many places a score is counted at, by the last sum."""
+
+_FRAME, _RECEIPT = 200, 43  # bytes around a message, and of Charlie's receipt in it
+_ALWAYS = 64_000_000  # bytes: messages, the journal, and a library that decomposes large matrices
 
 _COUNTED = Fraction(1, 50)  # of mu^2, for the last sum
 _MANY = 200  # N mu sqrt(h/K) from which the last sum is worth its part
@@ -194,17 +202,50 @@ class Plan(SumsPlan):
 
         Where the first sums decide whether data are centred, it is taken that they are.
         """
+        yield from (layout.count for layout in self._layouts())
+
+    def _layouts(self) -> Iterator[Layout]:
+        """Yield the layout of each message with a part of a sum; :meth:`plaintexts` says what is taken for granted."""
         d, m, centred = self.study.d, self.study.outputs, self.looks_for_centre
         sums = [(d + m, self.first_mean), (d + self.plenty, self.second_mean)] if centred else []
         sums.append((moments_length(d, m, centred=centred), self.moments(centred=centred) ** 2))
         sums += [(gradient_length(d, m, centred=centred), self.gradient)] * self.rounds
         sums += [(counts_length(m), self.counts)] if self.recalibrates else []
-        yield from (layout.count for sum_ in sums for layout, _ in self.pieces(*sum_))
+        yield from (layout for sum_ in sums for layout, _ in self.pieces(*sum_))
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """How many bytes a party sends and receives in the sums by masks after N, and in what Charlie tells, about.
+
+        What is taken for granted is that of :meth:`plaintexts`. The sums' messages have these lengths; of the frames
+        around them it is known about how long they are.
+        """
+        d, m = self.study.d, self.study.outputs
+        words = [layout.total_bytes + layout.check_bytes for layout in map(as_words, self._layouts())]
+        told = [d + 1 + m] * 2 * self.looks_for_centre
+        told += [point_length(d, m), *[m * (d + 1)] * self.rounds, m * (d + 3)]
+        told += [m * (d + 1)] * self.recalibrates + [d] * self.tells_noise
+        frames = len(words) + sum(-(-length // TOLD_AT_ONCE) for length in told)
+        sent = sum(words) + _FRAME * len(words)
+        return sent, sum(words) + _RECEIPT * len(words) + 8 * sum(told) + _FRAME * frames
+
+    @property
+    def memory(self) -> int:
+        """How many bytes a participant takes at most: four matrices of products of coordinates, and what all runs take.
+
+        Measured (``docs/scale.md``): no test of real processes holds it.
+        """
+        return _ALWAYS + 4 * 8 * self.study.d**2
 
 
 def moments_length(d: int, m: int, *, centred: bool) -> int:
     """Return the length of the sum of second moments: products, squares, d numbers for each output, and labels."""
     return d * (d + 1) // 2 + d * m + m * centred
+
+
+def point_length(d: int, m: int) -> int:
+    """Return how many numbers follow from the second moments: half of A, L and K, and the classifier."""
+    return d * (d + 1) // 2 + 2 + m * (d + 1)
 
 
 def gradient_length(d: int, m: int, *, centred: bool) -> int:
@@ -257,13 +298,19 @@ def check(study: Study) -> None:
     Raises
     ------
     BadInput
-        There are too many coordinates, no noise meets the privacy target, or no plaintext holds a sum.
+        There are too many coordinates or classes, no noise meets the privacy target, or no plaintext holds a sum.
     """
     if study.d > MOST_COORDINATES:
         raise BadInput(
             f"a record has {study.d} coordinates, but {study.study.protocol} takes at most {MOST_COORDINATES}: it "
             "sends a number for each pair of them",
             "choose dp-gd, or fewer features",
+        )
+    if (told := point_length(study.d, study.outputs)) > MOST_TOLD:
+        raise BadInput(
+            f"with {study.d} coordinates and {study.outputs} classes, Charlie would send {told:,} numbers at once; "
+            f"{MOST_TOLD:,} are allowed",
+            "choose dp-gd, or fewer features or classes",
         )
     check_budget(study)
     plan = Plan(study, study.most_records)

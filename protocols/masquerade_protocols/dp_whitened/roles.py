@@ -52,11 +52,9 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.records import Records
 from masquerade_core.model import Model, Published
-from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
-from masquerade_protocols.blocks import adaptive_sums
-from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, Side
+from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, Side, drawn_ahead
 from masquerade_protocols.blocks.descent import join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.dp_whitened.estimates import (
@@ -64,6 +62,7 @@ from masquerade_protocols.dp_whitened.estimates import (
     Labels,
     Point,
     Scorer,
+    Whitened,
     class_shares,
     classifier,
     first_centre,
@@ -81,6 +80,7 @@ from masquerade_protocols.dp_whitened.public import (
     gradient_length,
     moments_length,
     numbers_drawn,
+    point_length,
 )
 from masquerade_protocols.dp_whitened.vectors import (
     counts_sum,
@@ -91,7 +91,7 @@ from masquerade_protocols.dp_whitened.vectors import (
     shift_sum,
 )
 
-__all__ = ["Parameters", "Side", "charlie", "check", "draw_noise", "learn", "party"]
+__all__ = ["Parameters", "Side", "charlie", "check", "learn", "party"]
 
 _Floats = NDArray[np.float64]
 
@@ -120,9 +120,15 @@ async def learn(side: Side, plan: Plan) -> Model:
     # 3. Second moments, and what is whitened by them.
     B, length = plan.moments(centred=centre.centred), moments_length(d, m, centred=centre.centred)
     products = partial(moments_sum, centre=centre, B=B)
-    moments = await side.total("second moments", length, B**2, products, products=d * (d - 1) // 2)
-    own = whitened(plan, centre, moments, labels)
-    point = Point.of(await side.agree(own.numbers(), unsure=own.unsure), d, centred=centre.centred)
+    moments = [await side.total("second moments", length, B**2, products, products=d * (d - 1) // 2)]
+    found: list[Whitened] = []
+
+    def own() -> tuple[_Floats, bool]:
+        found.append(whitened(plan, centre, moments, labels))
+        return found[0].numbers(), found[0].unsure
+
+    point = Point.of(await side.agree_on_many(point_length(d, m), own), d, centred=centre.centred)
+    seen, unsure = found[0].seen if plan.tells_noise else None, found.pop().unsure
     # 4. Gradients.
     await side.stage("rounds")
     iterates: list[_Floats] = []
@@ -144,9 +150,9 @@ async def learn(side: Side, plan: Plan) -> Model:
         numbers, of_slope = recalibrated(plan, scorer, opened)
         released = await side.agree(numbers)
     # 6. The noise on each weight.
-    if plan.tells_noise:
-        noise = weight_noise(plan, centre, (moments, labels), points[:-1], (scorer, released, of_slope))
-        noise = await side.agree(noise, unsure=own.unsure)
+    if seen is not None:
+        noise = weight_noise(plan, centre, seen, points[:-1], (scorer, released, of_slope))
+        noise = await side.agree(noise, unsure=unsure)
         published = replace(published, weight_noise=tuple(noise.tolist()))
     weights = released.tolist()
     return Model(tuple(weights[:-m]), None, offset=tuple(weights[-m:]), published=published)
@@ -167,18 +173,12 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     """
     # 0. Before the join: afterwards, the time that drawing takes would tell of the noise.
     await seat.stage("noise")
-    draw = partial(draw_noise, d=study.d, outputs=study.outputs, retries=study.retries)
-    noise = await seat.once("noise", draw)
+    noise = await drawn_ahead(seat, numbers_drawn(study.d, study.outputs, study.retries))
     held = await hold_back(seat, study, data)
     sums, N = await join_and_count(seat, study, held.training, held.records)  # 1.
     plan = Plan(study, N)
     model = await learn(PartySide(seat, plan, sums, held.training, noise), plan)
     return await evaluated(sums, held, model)
-
-
-def draw_noise(rng: Rng, d: int, outputs: int = 1, retries: int = 0) -> bytes:
-    """Draw a party's share of all noise, 8 bytes for each number: first that of products of two coordinates."""
-    return adaptive_sums.draw_noise(rng, numbers_drawn(d, outputs, retries))
 
 
 # --- Charlie --------------------------------------------------------------------------

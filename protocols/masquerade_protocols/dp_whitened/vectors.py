@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from masquerade_core.data.records import Records
 from masquerade_core.errors import LocalProtocolError
 from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer
-from masquerade_protocols.dp_whitened.public import NODES
+from masquerade_protocols.dp_whitened.public import NODES, moments_length
+from masquerade_protocols.dp_whitened.triangles import blocks, places
 
 __all__ = [
     "coded",
@@ -48,7 +49,9 @@ __all__ = [
 
 _SHORT = 1 - 2.0**-30  # of B: floats err by less than (d + 20) 2^-53, so no vector comes out longer than B
 _TINY = float(np.finfo(np.float64).tiny)  # where the length is 0, every row becomes 0
-_ROWS = 4096  # records at a time: a copy of all contributions would be as large as all records
+_ROWS, _FEWEST = 4096, 64  # records at a time: a copy of all contributions would be as large as all records
+_CELLS = 1 << 18  # of these records together, where that many make up as many rows: there are several copies of them
+_COLUMNS = 256  # of a matrix of second moments that are worked on at once
 
 _Floats = NDArray[np.float64]
 _Integers = NDArray[np.int64]
@@ -84,13 +87,14 @@ class _Sum:
     outputs: int
 
     def __call__(self, X: _Floats, y: _Floats) -> _Integers:
-        total = self._from(0, X, y)
-        for start in range(_ROWS, len(y), _ROWS):
-            total += self._from(start, X, y)
+        rows = min(_ROWS, max(_FEWEST, _CELLS // max(1, X.shape[1])))
+        total = self._from(slice(0, rows), X, y)
+        for start in range(rows, len(y), rows):
+            total += self._from(slice(start, start + rows), X, y)
         return total
 
-    def _from(self, start: int, X: _Floats, y: _Floats) -> _Integers:
-        return self.of(X[start : start + _ROWS], coded(y[start : start + _ROWS], self.outputs))
+    def _from(self, rows: slice, X: _Floats, y: _Floats) -> _Integers:
+        return self.of(X[rows], coded(y[rows], self.outputs))
 
 
 def _total(data: Records, of: Callable[..., _Integers], **public: Any) -> _Integers:
@@ -143,11 +147,18 @@ def moments_sum(data: Records, centre: Centre, B: int) -> _Integers:
 def _moments(u: _Floats, Y: _Floats, centre: Centre, B: int) -> _Integers:
     z = on_grid(centre.normalized(u), B).astype(np.float64)
     c = on_grid((Y - centre.yb) / centre.h, B).astype(np.float64)
-    matrix, vectors, labels = (z.T @ z).astype(np.int64), (c.T @ z).astype(np.int64), _counted(Y)
     (_, d), m = u.shape, Y.shape[1]
-    products = matrix[np.triu(np.ones((d, d), dtype=bool), 1)]
-    last = isqrt(label_unit(B**2, m) ** 2 // 2) * labels if centre.centred else labels[:0]
-    return np.concatenate([products, matrix.diagonal(), vectors.ravel(), last])
+    found = np.empty(moments_length(d, m, centred=centre.centred), dtype=np.int64)
+    products, squares, vectors, last = np.split(found, np.cumsum([d * (d - 1) // 2, d, d * m]))
+    for rows in blocks(d, _COLUMNS):
+        some = z[:, rows].T @ z[:, rows.start :]
+        for (row, place), numbers in zip(places(rows, d, above=1), some, strict=True):
+            at = row - rows.start
+            squares[row], products[place] = numbers[at], numbers[at + 1 :]
+    vectors[:] = (c.T @ z).ravel()
+    if centre.centred:
+        last[:] = isqrt(label_unit(B**2, m) ** 2 // 2) * _counted(Y)
+    return found
 
 
 def gradient_sum(data: Records, centre: Centre, point: Point, B: int, *, weighted: bool = False) -> _Integers:

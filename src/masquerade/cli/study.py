@@ -53,11 +53,13 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
         f"epsilon = {loaded.privacy.epsilon:g}{warning}"
     )
     expected = entry.expectation(loaded) if entry.expectation else None
+    burden = "" if entry.baseline else entry.cost(loaded).burden(loaded.K)
+    told = [text for text in (expected.text if expected else "", burden) if text]
     return Outcome(
         valid,
-        _summary(loaded) | {"expectation": expected.to_json() if expected else None},
+        _summary(loaded) | {"expectation": expected.to_json() if expected else None, "burden": burden},
         hint=hint,
-        shown=(Text(valid), Text(expected.text)) if expected else (),
+        shown=(Text(valid), *map(Text, told)) if told else (),
     )
 
 
@@ -96,7 +98,7 @@ def show(
             "has nothing to agree to",
             f"see its privacy with 'masquerade statement {study}', or run it with 'masquerade simulate'",
         )
-    explanation = entry.explain(loaded)
+    explanation, cost = entry.explain(loaded), entry.cost(loaded)
     expected = entry.expectation(loaded) if entry.expectation else None
     line = budget_line(state_folder(state), loaded, entry)
     if output_format is ShownAs.HTML:
@@ -120,11 +122,12 @@ def show(
             "collusion": list(explanation.collusion),
             "cost": list(explanation.cost),
             "expectation": expected.to_json() if expected else None,
+            "burden": cost.burden(loaded.K),
             "budget": None if line is None else {"fits": line.fits, "text": line.text},
             "code": code or None,
         },
         hint="compare the study's fingerprint, and each key's, with the others over the telephone",
-        shown=(*explained(loaded, explanation, entry.cost(loaded), expected), *whose, *budget),
+        shown=(*explained(loaded, explanation, cost, expected), *whose, *budget),
     )
 
 

@@ -302,7 +302,7 @@ def new(
     return Outcome(
         f"{output} is a study of {len(draft.parties)} parties{left_open(draft, examples)}"
         + "".join(f". {note}" for note in notes)
-        + "".join(f". Note: {note}" for note in (draft.note, draft.proposal.note, draft.price, draft.foreseen) if note),
+        + "".join(f". Note: {note}" for note in draft.notes),
         {
             "file": str(output),
             "parties": [who for who, _ in draft.parties],

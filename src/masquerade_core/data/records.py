@@ -322,9 +322,9 @@ def exact_sum(parts: Iterator[NDArray[Any]]) -> NDArray[Any]:
     reach = _reach(total)
     for part in parts:
         reach += _reach(part)
-        if reach > _LARGEST and total.dtype != object:
-            total = total.astype(object)
-        total = total + part
+        if reach > _LARGEST or part.dtype == object:
+            total = total.astype(object, copy=False)
+        total += part
     return total
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "counted_records",
     "expected_of_counts",
     "expected_of_sums",
+    "learned_from",
     "rounded_up",
     "shown",
     "strength",
@@ -168,6 +169,12 @@ def counted_records(study: Study) -> tuple[int, str]:
     return fewest, f"{fewest:,} records (min_records of each party, since [study] expected_records is left out)"
 
 
+def learned_from(study: Study) -> int:
+    """Return how many of the counted records are learned from: all but those that are held back for an evaluation."""
+    N, _ = counted_records(study)
+    return N - (int(study.evaluation.share * N) if study.evaluation is not None else 0)
+
+
 def strength(study: Study, N: int) -> float:
     """Return s = N mu/sqrt(d), times sqrt(h/K): all K parties add noise, of which h shares meet the privacy target.
 
@@ -191,7 +198,7 @@ def expected_of_sums(study: Study, doubt: str = "") -> Expectation:
         depends on the records, however many there are.
     """
     N, words = counted_records(study)
-    held = int(study.evaluation.share * N) if study.evaluation is not None else 0
+    held = N - learned_from(study)
     s = strength(study, N - held)
     p = study.study.commoner_share
     x = s if p is None else 4 * p * (1 - p) * s

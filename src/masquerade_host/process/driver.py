@@ -127,6 +127,7 @@ def returned(session: Session, result: Any) -> None:
 # --- Driver ----------------------------------------------------------------------
 
 _TICK = 100  # milliseconds between two checks of the clocks
+_LARGE = 1 << 22  # bytes of a draw that do not wait for others: a role may make many such
 _RETRY = 10  # the same, while frames wait that the network does not take yet
 _LAST_WORDS = 0.08  # of the deadline, at most 1 s: time for an abort to leave, or for Charlie's verdict to arrive
 _PARTING = 10.0  # seconds for the connections that a process needs to say that it cannot go on
@@ -371,6 +372,8 @@ def _hand_over(session: Session, thread: _RoleThread, result: Any) -> Any:
                 returned(session, value)
             case _Drawn(label, packed):
                 session.steps.note("once", label=label, data=packed)
+                if len(packed) > _LARGE:
+                    session.steps.commit()
             case _Raised(error):
                 raise error
             case effect:

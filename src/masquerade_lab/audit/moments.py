@@ -17,9 +17,10 @@ from masquerade_core.study import Study
 from masquerade_lab.audit.audit import Audit, Gate
 from masquerade_lab.audit.canary import study_of
 from masquerade_lab.audit.source import Source
-from masquerade_protocols.dp_whitened import roles, vectors
+from masquerade_protocols.blocks.adaptive_sums import draw_noise
+from masquerade_protocols.dp_whitened import vectors
 from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer
-from masquerade_protocols.dp_whitened.public import SIGMA, Plan
+from masquerade_protocols.dp_whitened.public import SIGMA, Plan, numbers_drawn
 
 __all__ = ["moments"]
 
@@ -69,7 +70,7 @@ def _scores(
     """Add up, over all sums, how much likelier the opened numbers are with the other record than with the one."""
     scores = np.zeros(runs)
     for run in range(runs):
-        drawn = sum(np.frombuffer(roles.draw_noise(source.rng, _D), dtype="<i8") for _ in range(shares))
+        drawn = sum(np.frombuffer(draw_noise(source.rng, numbers_drawn(_D, 1)), dtype="<i8") for _ in range(shares))
         products, others = np.split(float(factor) * np.asarray(drawn, dtype=np.float64), [_PRODUCTS])
         for i, (one, other) in enumerate(sums):
             count = _PRODUCTS if i == moments_at else 0

@@ -16,8 +16,8 @@ from masquerade_core.study import Study
 from masquerade_lab.audit.audit import Audit, Gate
 from masquerade_lab.audit.canary import study_of
 from masquerade_lab.audit.source import Source
-from masquerade_protocols.blocks.adaptive_sums import SIGMA
-from masquerade_protocols.dp_glm import roles, vectors
+from masquerade_protocols.blocks.adaptive_sums import SIGMA, draw_noise
+from masquerade_protocols.dp_glm import vectors
 from masquerade_protocols.dp_glm.estimates import Design, Located, Location, Point
 from masquerade_protocols.dp_glm.public import SUMS, Plan
 
@@ -53,7 +53,7 @@ def _scores(plan: Plan, shares: int, runs: int, moved: bool, source: Source, fac
     """Add up, over all sums, how much likelier the opened numbers are with the other record than with the one."""
     scores, moves = np.zeros(runs), _moves(plan)
     for run in range(runs):
-        drawn = sum(np.frombuffer(roles.draw_noise(source.rng, plan.study), dtype="<i8") for _ in range(shares))
+        drawn = sum(np.frombuffer(draw_noise(source.rng, plan.numbers_drawn), dtype="<i8") for _ in range(shares))
         noise = float(factor) * np.asarray(drawn, dtype=np.float64)
         of_products, of_others = np.split(noise, [plan.numbers_drawn[0]])
         for label, (one, other) in moves.items():

@@ -24,7 +24,7 @@ from masquerade_core.study import Feature, Label, Study
 from masquerade_lab.originals import Table, adult
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
-from masquerade_protocols.blocks.adaptive_sums import rounded
+from masquerade_protocols.blocks.adaptive_sums import draw_noise, rounded
 from masquerade_protocols.blocks.clear_sums import finished
 from masquerade_protocols.dp_glm import roles, vectors
 from masquerade_protocols.dp_glm.estimates import Design, Point, Step, logistic, next_point
@@ -219,13 +219,18 @@ class _InTheClear:
     def _drawn(self) -> tuple[NDArray[np.int64], ...]:
         """Draw the noise of all sums, that of products first."""
         rngs = [SimulationRng(self._label, f"party {k}") for k in range(1, PARTIES + 1)]
-        shares = [np.frombuffer(roles.draw_noise(rng, self._plan.study), dtype="<i8") for rng in rngs]
+        shares = [np.frombuffer(draw_noise(rng, self._plan.numbers_drawn), dtype="<i8") for rng in rngs]
         return tuple(np.split(np.sum(shares, axis=0), [self._plan.numbers_drawn[0]]))
 
     async def agree(self, own: _Array, *, unsure: bool = False) -> _Array:
         """Go on from one's own numbers, on the grid on which Charlie sends them."""
         del unsure
         return np.frombuffer(rounded(own), dtype="<i8") / 2.0**32
+
+    async def agree_on_many(self, length: int, own: Callable[[], tuple[_Array, bool]]) -> _Array:
+        """Go on from one's own numbers, as :meth:`agree` does."""
+        del length
+        return await self.agree(own()[0])
 
 
 def learn_in_clear(study: Study, data: Dataset, label: str, *, cut: bool = False) -> tuple[Coefficient, ...]:

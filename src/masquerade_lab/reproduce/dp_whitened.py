@@ -35,10 +35,10 @@ from masquerade_lab.originals import KDDCUP_COLUMNS, Table, a9a, adult, breast_c
 from masquerade_lab.reproduce.engine.draws import normals
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
-from masquerade_protocols.blocks.adaptive_sums import rounded
+from masquerade_protocols.blocks.adaptive_sums import draw_noise, rounded
 from masquerade_protocols.blocks.clear_sums import finished
 from masquerade_protocols.dp_whitened import roles
-from masquerade_protocols.dp_whitened.public import Plan
+from masquerade_protocols.dp_whitened.public import Plan, numbers_drawn
 from masquerade_protocols.in_memory import run_in_memory
 
 __all__ = [
@@ -584,7 +584,7 @@ def study_of(d: int, epsilon: float, delta: float) -> Study:
 
 def draw_shares(label: str, d: int) -> _Integers:
     """Return the sum of all parties' shares of noise, in the order in which the sums use it up."""
-    shares = [roles.draw_noise(rng, d) for rng in _rngs(label).values()]
+    shares = [draw_noise(rng, numbers_drawn(d, 1)) for rng in _rngs(label).values()]
     return np.asarray(np.sum([np.frombuffer(share, dtype="<i8") for share in shares], axis=0))
 
 
@@ -626,6 +626,11 @@ class _InTheClear:
         """Go on from one's own numbers, on the grid on which Charlie sends them."""
         del unsure
         return np.frombuffer(rounded(own), dtype="<i8") / 2.0**32
+
+    async def agree_on_many(self, length: int, own: Callable[[], tuple[_Array, bool]]) -> _Array:
+        """Go on from one's own numbers, as :meth:`agree` does."""
+        del length
+        return await self.agree(own()[0])
 
 
 def _squared_move(label: str, others: int, d: int) -> float:

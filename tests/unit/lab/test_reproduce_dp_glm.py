@@ -18,7 +18,9 @@ from masquerade_lab.originals import ADULT_COLUMNS, Table
 from masquerade_lab.reproduce import PAPERS, dp_glm
 from masquerade_lab.reproduce.dp_glm import CELLS, SHORT, Square, covered, figure_2, learn_in_clear
 from masquerade_lab.reproduce.engine.tasks import one_after_another
+from masquerade_protocols.blocks import adaptive_sums
 from masquerade_protocols.dp_glm import roles
+from masquerade_protocols.dp_glm.public import Plan
 from masquerade_protocols.in_memory import run_in_memory
 from tests.adult_helpers import official, write_adult
 from tests.messages import raises
@@ -28,8 +30,9 @@ def test_a_run_in_the_clear_is_a_run_of_the_roles(monkeypatch: pytest.MonkeyPatc
     cell = replace(CELLS[0], N=6000, epsilon=4.0)
     data = dp_glm.records_of(cell, 1)
     clear = learn_in_clear(cell.study, data, "a label")
-    shares = [roles.draw_noise(SimulationRng("a label", f"party {k}"), cell.study) for k in range(1, 6)]
-    monkeypatch.setattr(roles, "draw_noise", lambda _rng, study: shares.pop())
+    drawn = Plan(cell.study, 1).numbers_drawn
+    shares = [adaptive_sums.draw_noise(SimulationRng("a label", f"party {k}"), drawn) for k in range(1, 6)]
+    monkeypatch.setattr(adaptive_sums, "draw_noise", lambda _rng, numbers: shares.pop())
     parts = np.array_split(np.arange(data.n), 5)
     dealt = {name: Covariates(data.X[part], data.y[part]) for name, part in zip(cell.study.names, parts, strict=True)}
     model = run_in_memory(roles, cell.study, dealt)[CHARLIE]

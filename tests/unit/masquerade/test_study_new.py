@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from masquerade.codebook import split_levels
+from masquerade.doctor import examine
 from masquerade.draft import Draft
 from masquerade.draft_lines import with_settings
 from masquerade_core.data.schema import Encoder
@@ -75,6 +76,27 @@ def test_of_a_table_the_names_alone_are_read_and_the_ranges_are_left_open(shell:
     assert check.code == 4
     assert "5 problems" in check.json["message"]
     assert says(check.json["message"], "no_range", "'workclass'", "no range")
+
+
+def test_what_a_large_run_asks_of_lines_and_machines_is_said_wherever_the_study_is(
+    shell: Shell, tmp_path: Path
+) -> None:
+    book = tmp_path / "codebook.csv"
+    for levels, large in ((1200, True), (900, False)):
+        file = tmp_path / f"{levels}.toml"
+        words = " | ".join(f"l{i}" for i in range(levels))
+        book.write_text(f"name,min,max,levels,positive,use\nward,,,{words},,\nill,,,,yes,label\n")
+        message = new(shell, file, "--features-from", book, "--protocol", "dp-whitened").json["message"]
+        study = load_study(file, in_memory=True)[0]
+        cost = entry_of(study).cost(study)
+        sizes = [f"{size / 1e6:,.0f} MB" for size in (cost.sent, cost.received, study.K * cost.sent)]
+        assert says(message, "each_party_sends", *sizes) is large
+        for command in ("check", "show"):
+            said = shell.json("study", command, file).data["burden"]
+            assert says(said, "each_party_sends", *sizes) is large
+            assert says(shell("study", command, file).err, "each_party_sends", *sizes) is large
+        found = [check for check in examine(file) if check.name == "size"]
+        assert [says(check.message, "each_party_sends", *sizes) for check in found] == [True] * large
 
 
 def test_bounds_are_not_read_off_records_even_if_the_records_cannot_be_read_at_all(

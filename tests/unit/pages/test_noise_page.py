@@ -16,7 +16,7 @@ _MODULES = (discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian)
 def test_every_sampler_and_every_protocol_is_on_the_page() -> None:
     functions = {name for module in _MODULES for name in module.__all__ if name.islower()}
     samplers = {name for name in functions if not name.endswith("tail_bound")}
-    assert len(samplers) == 5  # four of them, and a single draw
+    assert len(samplers) == 6  # four of them, a single draw, and the same into an array
     due = samplers | {"gaussian_share_sigma", "closeness_of_sum"} | set(PROTOCOLS)
     assert [name for name in sorted(due) if f"`{name}`" not in PAGE.text] == []
 

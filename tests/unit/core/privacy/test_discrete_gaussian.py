@@ -14,7 +14,11 @@ from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.samplers import discrete_gaussian as module
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
+from masquerade_core.privacy.samplers.discrete_gaussian import (
+    discrete_gaussian,
+    discrete_gaussian_array,
+    discrete_gaussian_tail_bound,
+)
 from masquerade_core.rng import FromBytes, SimulationRng, SystemRng
 from tests.helpers import calls
 from tests.messages import raises
@@ -33,6 +37,15 @@ def _fits(draws: ArrayLike, law: Mapping[int, float]) -> float:
     expected[0] += chances[points < low].sum()
     expected[-1] += chances[points > high].sum()
     return float(stats.chisquare(observed, expected / expected.sum() * len(values)).pvalue)
+
+
+def test_an_array_of_noise_is_the_list_of_it_and_has_no_larger_scale() -> None:
+    drawn = discrete_gaussian_array(SimulationRng(3), Fraction(1 << 32), 100_000)
+    assert drawn.dtype == np.int64
+    assert drawn.tolist() == discrete_gaussian(SimulationRng(3), Fraction(1 << 32), 100_000)
+    with raises(LocalProtocolError, "noise_beyond_arrays"):
+        discrete_gaussian_array(SimulationRng(3), Fraction(1 << 52), 1)
+    assert len(discrete_gaussian(SimulationRng(3), Fraction(1 << 52), 1)) == 1
 
 
 @pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(7, 3), Fraction(41, 4)])

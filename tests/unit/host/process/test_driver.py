@@ -1,7 +1,9 @@
 """The driver: whole runs of a toy protocol over real sockets, in threads."""
 
+import queue
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,12 +21,14 @@ from masquerade_core.errors import (
 from masquerade_core.rng import Rng, SimulationRng, SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import pack_plain
+from masquerade_host.process import driver
 from masquerade_host.process.driver import run_role
 from masquerade_host.process.program import Program
 from masquerade_host.session.hop import Hop
 from masquerade_host.session.session import Session
 from masquerade_host.session.states import Turn
-from masquerade_host.store.journal import Entry
+from masquerade_host.store.journal import Entry, ReplayLog
 from tests.host_helpers import World, new_keys, run_together, toy_charlie, toy_party
 from tests.messages import raises
 from tests.restarts import MemoryJournal
@@ -243,6 +247,18 @@ def test_a_port_in_use_is_found_before_the_role_works() -> None:
         run_role(toy_charlie(Seat(CHARLIE, second.names)), second, SystemRng())
     assert first.link is not None
     first.link.close(0)
+
+
+def test_a_large_draw_is_written_down_at_once() -> None:
+    """A role draws many such before it sends anything, and they would all wait in memory."""
+    journal, thread = MemoryJournal(lambda _: None), SimpleNamespace(asked=queue.SimpleQueue())
+    session = SimpleNamespace(steps=ReplayLog(journal))
+    for label, size in (("small", 1), ("large", driver._LARGE), ("after it", 1)):
+        thread.asked.put(driver._Drawn(label, pack_plain(bytes(size))))
+    driver._hand_over(session, thread, None)  # type: ignore[arg-type]  # all that is used of either
+    assert [row.label for row in journal.rows] == ["small", "large"]
+    session.steps.commit()
+    assert [row.label for row in journal.rows] == ["small", "large", "after it"]
 
 
 def test_a_journal_that_another_program_began_is_not_gone_on_with() -> None:

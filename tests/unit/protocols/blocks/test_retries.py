@@ -400,7 +400,7 @@ def test_a_piece_of_a_large_sum_is_made_again_alone(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(ms.MaskedPartySums, "_send", watched)
     monkeypatch.setattr(dp_whitened, "moments_sum", lambda *_, **__: np.zeros(27, dtype=np.int64))
-    monkeypatch.setattr(dp_whitened, "draw_noise", _numbered)
+    monkeypatch.setattr(adaptive_sums, "draw_noise", _numbered)
     table = Table(study.names, silent={"p2": Silence("Masked", 2)})
     models = run_in_memory(dp_whitened, study, make_data(study, (20,) * 4), table=table)
     assert models["p0"].weights == models[CHARLIE].weights
@@ -412,9 +412,9 @@ def test_a_piece_of_a_large_sum_is_made_again_alone(monkeypatch: pytest.MonkeyPa
     assert others == list(range(1000, 1000 + 1 + 1 + 8 + 3))
 
 
-def _numbered(_rng: Rng, d: int, outputs: int = 1, retries: int = 0) -> bytes:
+def _numbered(_rng: Rng, numbers: tuple[int, int]) -> bytes:
     """Noise that can be told apart: 0, 1, ... on products, 1000, 1001, ... on all else."""
-    products, others = public.numbers_drawn(d, outputs, retries)
+    products, others = numbers
     return np.concatenate([np.arange(products), 1000 + np.arange(others)]).astype("<i8").tobytes()
 
 

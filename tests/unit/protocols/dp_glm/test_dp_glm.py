@@ -20,6 +20,7 @@ from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Silence, Table
+from masquerade_protocols.blocks import adaptive_sums
 from masquerade_protocols.blocks.adaptive_sums import SIGMA
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
 from masquerade_protocols.dp_glm import roles, vectors
@@ -141,7 +142,7 @@ def test_a_run_without_noise_is_what_one_computes_who_has_all_records(
     study, together = glm_study(3, epsilon=4.0, features=FEATURES[1:2]), made_up(3000)
     study = study.model_copy(update={"crypto": study.crypto.model_copy(update={"sum": kind})})
     together = as_data(np.ascontiguousarray(together.X[:, 1:2]), together.y)
-    monkeypatch.setattr(roles, "draw_noise", lambda _rng, study: bytes(8 * sum(Plan(study, 1).numbers_drawn)))
+    monkeypatch.setattr(adaptive_sums, "draw_noise", lambda _rng, numbers: bytes(8 * sum(numbers)))
     found, clear = run_in_memory(roles, study, split_up(study, together))[CHARLIE], _clear(study, together)
     assert found.coefficients is not None
     assert clear.coefficients is not None
@@ -158,7 +159,7 @@ def test_a_run_without_noise_is_what_the_oracle_computes(
     data = as_data(X, _labels(b0 + 4 * X @ (0.8, -0.4, 0.3, 0.0)))
     assert np.mean(data.y > 0) == pytest.approx(share, abs=0.015)
     plan = Plan(study, data.n)
-    monkeypatch.setattr(roles, "draw_noise", lambda _rng, study: bytes(8 * sum(Plan(study, 1).numbers_drawn)))
+    monkeypatch.setattr(adaptive_sums, "draw_noise", lambda _rng, numbers: bytes(8 * sum(numbers)))
     found = run_in_memory(roles, study, split_up(study, data))[CHARLIE]
     assert found.coefficients is not None
     assert len(found.coefficients.told) == 5

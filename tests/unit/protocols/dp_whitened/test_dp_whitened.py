@@ -24,15 +24,20 @@ from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
+from masquerade_core.table import Table
+from masquerade_host.channel.channel import MAX_KEPT
 from masquerade_lab.reproduce.dp_whitened import draw_shares, learn_in_clear, study_of
+from masquerade_protocols import entry_of
 from masquerade_protocols.blocks import adaptive_sums
-from masquerade_protocols.blocks.adaptive_sums import CharlieSide, PartySide, rounded
+from masquerade_protocols.blocks.adaptive_sums import CharlieSide, Noise, PartySide, rounded
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
-from masquerade_protocols.dp_whitened import public, roles, vectors
-from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, whitened
+from masquerade_protocols.dp_whitened import estimates, public, roles, triangles, vectors
+from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, Whitened, whitened
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
+from masquerade_protocols.dp_whitened.triangles import SMALL
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study
+from tests.masked_helpers import under_masks
 from tests.messages import raises
 from tests.protocol_helpers import make_data
 from tests.whitened_helpers import whitened_study
@@ -438,11 +443,11 @@ def test_where_the_two_largest_eigenvalues_are_equal_charlies_point_is_taken_wha
     plan, bit = Plan(whitened_study(3, d), 60_000), 1e-14
     b, none = np.array([0.1, 0.05, 0.02]), Centre.none(d, 1)
 
-    def found(gap: float, last_bit: float) -> Point:
+    def found(gap: float, last_bit: float) -> Whitened:
         products = np.array([last_bit, 0, 0])
-        return whitened(plan, none, np.concatenate([products, [0.4, 0.4 - gap, 0.1], b, [0.0]]))
+        return whitened(plan, none, [np.concatenate([products, [0.4, 0.4 - gap, 0.1], b, [0.0]])])
 
-    def agreed(own: Point, his: Point, **more: bool) -> _Floats:
+    def agreed(own: Whitened, his: Whitened, **more: bool) -> _Floats:
         class Seat:
             me = "p0"
 
@@ -519,9 +524,22 @@ def test_every_sum_has_a_unit_wherever_a_study_is_accepted(N: int) -> None:
 
 def test_a_study_with_too_many_coordinates_is_refused_in_a_sentence() -> None:
     study = whitened_study(2, public.MOST_COORDINATES + 1)
-    with raises(BadInput, "too_many_coordinates", 1001, "dp-whitened", 1000) as caught:
+    with raises(BadInput, "too_many_coordinates", 4001, "dp-whitened", 4000) as caught:
         public.check(study)
     assert "choose dp-gd" in (caught.value.hint or "")
+
+
+def test_a_study_with_too_many_coordinates_and_classes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(public, "MOST_TOLD", public.point_length(4, 2))
+    public.check(_of_classes(whitened_study(2, 4), 2))
+    with raises(BadInput, "too_many_told", 4, 3):
+        public.check(_of_classes(whitened_study(2, 4), 3))
+
+
+def test_what_charlie_sends_at_once_is_kept_until_every_party_has_confirmed_it() -> None:
+    """The largest study of two classes fits as well."""
+    assert public.point_length(public.MOST_COORDINATES, 1) < public.MOST_TOLD
+    assert 8 * public.MOST_TOLD + (1 << 20) < MAX_KEPT
 
 
 class _Echo:
@@ -548,7 +566,7 @@ def test_the_memory_of_a_party_stays_below_four_matrices() -> None:
     study = whitened_study(2, d, min_records=2)
     data, B = Dataset(_ball(rng.normal(size=(100, d))), rng.choice([-1.0, 1.0], size=100)), 1 << 14
     length, pairs = public.moments_length(d, 1, centred=True), d * (d - 1) // 2
-    plan, noise = Plan(study, 100), np.ones(public.most_numbers(d, 1), dtype="<i8").tobytes()
+    plan, noise = Plan(study, 100), Noise([(pairs, np.ones(public.most_numbers(d, 1), dtype="<i8").tobytes())])
     own = partial(vectors.moments_sum, centre=Centre(np.zeros(d), 1.0, np.zeros(1), centred=True), B=B)
     side = PartySide(echo, plan, echo, data, noise)  # type: ignore[arg-type]  # all that is used of either
     tracemalloc.start()
@@ -561,6 +579,121 @@ def test_the_memory_of_a_party_stays_below_four_matrices() -> None:
     assert 8 * d * d < peak < 4 * 8 * d * d
 
 
+def test_the_memory_of_what_follows_from_second_moments_stays_below_four_matrices() -> None:
+    """From the opened sum to the model, of a matrix that is so large that it is worked on in parts."""
+    d, rng = SMALL + 76, np.random.default_rng(0)
+    study, told = whitened_study(2, d, epsilon=8.0, min_records=2), []
+    data = Dataset(_ball(rng.normal(size=(40, d))), rng.choice([-1.0, 1.0], size=40))
+    plan = Plan(study, 100_000)
+    assert plan.tells_noise
+
+    class Told(ClearSide):
+        async def total(self, label: str, length: int, *rest: Any, **more: Any) -> _Floats:
+            opened = await super().total(label, length, *rest, **more)
+            if label == "second moments":
+                tracemalloc.start()
+            return opened.copy()
+
+        async def agree_on_many(self, length: int, own: Callable[[], tuple[_Floats, bool]]) -> _Floats:
+            heard = np.empty(length)  # as a party takes it in
+            heard[:] = own()[0]
+            told.append(length)
+            return heard
+
+    try:
+        finished(roles.learn(Told(plan, data), plan))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert told == [public.point_length(d, 1)]
+    assert 8 * d * d < peak < 4 * 8 * d * d
+
+
+def test_a_large_matrix_is_overwritten_where_its_eigenvectors_are_found() -> None:
+    """Numpy's routine would take room for four more matrices, which no tracer of memory sees."""
+    rng, d = np.random.default_rng(0), SMALL + 1
+    G = rng.normal(size=(d, d))
+    G += G.T
+    given = G.copy()
+    values, found = estimates._eigenvectors(G)
+    assert not np.array_equal(G, given)
+    assert (np.diff(values) >= 0).all()
+    np.testing.assert_allclose((found * values) @ found.T, given, atol=1e-10)
+
+
+def test_matrices_in_parts_give_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = whitened_study(2, 7, epsilon=3.0)
+    data = pool(study, make_data(study, (2000, 2000)))
+    plan = Plan(study, data.n)
+    whole = finished(roles.learn(ClearSide(plan, data), plan))
+    _cut_up(monkeypatch)
+    parts = finished(roles.learn(ClearSide(plan, data), plan))
+    assert whole.published is not None
+    assert parts.published is not None
+    np.testing.assert_allclose(parts.weights, whole.weights, rtol=1e-9)
+    np.testing.assert_allclose(parts.published.weight_noise, whole.published.weight_noise, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("d", "epsilon", "n", "classes"), [(200, 1.0, 100, None), (200, 20.0, 1500, None), (200, 3.0, 200, 3)]
+)
+def test_the_bytes_that_are_forecast_are_sent_and_received(d: int, epsilon: float, n: int, classes: int | None) -> None:
+    """By each party, in a run whose number of records was foretold; all but what a run of any size has."""
+    study = under_masks(whitened_study(3, d, epsilon=epsilon))
+    study = study if classes is None else _of_classes(study, classes)
+    study = study.model_copy(update={"study": study.study.model_copy(update={"expected_records": 3 * n})})
+    data = make_data(study, (n,) * 3) if classes is None else _classes(study, (n,) * 3, classes)
+    table = Table(study.names, study=study)
+    run_in_memory(roles, study, data, table=table)
+    cost = entry_of(study).cost(study)
+    for name in study.names:
+        sent = sum(frame.length for frame in table.passed if frame.source == name)
+        received = sum(frame.length for frame in table.passed if frame.to == name)
+        assert cost.sent == pytest.approx(sent, rel=0.02)
+        assert cost.received == pytest.approx(received, rel=0.02)
+    assert cost.memory == 64_000_000 + 4 * 8 * d * d
+    assert not cost.burden(study.K)
+
+
+def test_nobody_counts_the_bytes_of_sums_by_paillier() -> None:
+    study = whitened_study(3, 20)
+    assert study.crypto.sum == "paillier"
+    cost = entry_of(study).cost(study)
+    assert (cost.sent, cost.received, cost.memory) == (0, 0, 0)
+
+
+def test_noise_serves_once_and_in_its_order_whatever_its_parts_are() -> None:
+    products, others = np.arange(10), 100 + np.arange(7)
+    parts = [(4, products[:4]), (4, products[4:8]), (2, np.append(products[8:], others[:2])), (0, others[2:])]
+    noise = Noise([(count, part.astype("<i8").tobytes()) for count, part in parts])
+    taken = [noise.take(0, 1), noise.take(9, 0), noise.take(1, 5), noise.take(0, 1)]
+    np.testing.assert_array_equal(np.concatenate(taken), [100, *range(9), 9, *range(101, 106), 106])
+
+
+def test_a_party_takes_in_many_numbers_before_it_computes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else they would wait in its channel, which holds a part of them only."""
+    monkeypatch.setattr(adaptive_sums, "TOLD_AT_ONCE", 4)
+    numbers = np.linspace(-2, 2, 11)
+    heard: list[int] = []
+
+    class Seat:
+        me = "p0"
+
+        async def receive(self, _kind: object, _sender: str) -> adaptive_sums.PublicNumbers:
+            heard.append(len(heard))
+            start = 4 * heard[-1]
+            return adaptive_sums.PublicNumbers(step=heard[-1], values=rounded(numbers[start : start + 4]))
+
+    def own() -> tuple[_Floats, bool]:
+        assert heard == [0, 1, 2]
+        return numbers, False
+
+    agreement = adaptive_sums.Agreement(Seat(), 10)  # type: ignore[arg-type]  # a seat that has no more than is used
+    with pytest.raises(StopIteration) as done:
+        agreement.on_many(11, own).send(None)
+    np.testing.assert_allclose(done.value.value, numbers, atol=1e-9)
+
+
 # --- The same a second time ---------------------------------------------------------------
 
 
@@ -571,6 +704,11 @@ def _classes(study: Study, sizes: Sequence[int], classes: int) -> dict[str, Data
         X = _ball(0.3 + 0.4 * rng.normal(size=(n, study.d)))
         data[name] = Dataset(X, (X @ true + 0.2 * rng.normal(size=(n, classes))).argmax(axis=1).astype(float), classes)
     return data
+
+
+def _of_classes(study: Study, classes: int) -> Study:
+    label = Label(name="y", classes=tuple(f"c{k}" for k in range(classes)))
+    return study.model_copy(update={"label": label})
 
 
 @pytest.mark.parametrize(
@@ -592,8 +730,7 @@ def test_a_run_is_what_the_oracle_computes(
     study = whitened_study(3, 6, epsilon=epsilon)
     sizes = (150, 90, 120)
     if classes is not None:
-        names = tuple(f"c{k}" for k in range(classes))
-        study = study.model_copy(update={"label": Label(name="y", classes=names)})
+        study = _of_classes(study, classes)
         data = _classes(study, sizes, classes)
     else:
         data = make_data(study, sizes)
@@ -615,6 +752,31 @@ def test_a_run_is_what_the_oracle_computes(
     found = run.models[CHARLIE]
     np.testing.assert_allclose(np.reshape(found.weights, weights.shape), weights, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(found.offset, offsets, rtol=1e-6, atol=1e-6)
+
+
+def _cut_up(patch: pytest.MonkeyPatch) -> None:
+    """Make all limits so small that noise, sums, numbers and matrices come in parts."""
+    for module, name, value in (
+        (adaptive_sums, "PIECE", 4),
+        (public, "PIECE", 4),
+        (adaptive_sums, "_KEPT", 8),
+        (adaptive_sums, "TOLD_AT_ONCE", 5),
+        (estimates, "SMALL", 1),
+        (triangles, "SMALL", 1),
+        (triangles, "_AT_ONCE", 4),
+        (vectors, "_COLUMNS", 4),
+    ):
+        assert hasattr(module, name)
+        patch.setattr(module, name, value)
+
+
+@pytest.mark.parametrize(("classes", "centred"), [(None, False), (None, True), (3, None)])
+def test_a_run_in_parts_is_what_the_oracle_computes(
+    classes: int | None, centred: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With limits so small that 6 coordinates are cut up like 4,000."""
+    _cut_up(monkeypatch)
+    test_a_run_is_what_the_oracle_computes(classes, 2.0, centred, monkeypatch)
 
 
 def test_a_model_of_several_classes_is_measured_on_records_that_were_held_back() -> None:
