@@ -38,6 +38,7 @@ PAGES = {
 }
 DRAWN = {
     "bixler-4": r"^Extra|against",
+    "dp-whitened-1": r"^(Adult|KDD|WDBC|HAR)",
     "hamm-2016-3": r"M = 20000",
     "hamm-2016-4": r"M = 20000",
     "kang-1": r"Figure 1: (BC|Credit|Adult|Bank)",

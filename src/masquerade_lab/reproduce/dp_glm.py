@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from masquerade.datasets import breast_cancer
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.coefficients import Coefficient
-from masquerade_core.data.schema import Covariates, Dataset
+from masquerade_core.data.schema import Covariates, Dataset, Encoder
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
+from masquerade_lab.originals import Table, adult
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_protocols.blocks.adaptive_sums import draw_noise, rounded
@@ -36,9 +37,11 @@ __all__ = [
     "Cell",
     "Square",
     "breast_cancer_records",
+    "census_records",
     "covered",
     "figure_1",
     "figure_2",
+    "figure_3",
     "fitted_by_squares",
     "fitted_freely",
     "learn_in_clear",
@@ -237,23 +240,27 @@ def learn_in_clear(study: Study, data: Dataset, label: str, *, cut: bool = False
     return found.rows if found is not None else ()
 
 
-def fitted_freely(data: Dataset, halves: _Array) -> _Array:
-    """Return the standard errors of the logistic fit without noise, in the columns' own units; shape (d,)."""
-    A, y = np.column_stack([np.ones(data.n), data.X * halves]), (data.y + 1) / 2
+def fitted_freely(data: Dataset, halves: _Array, middles: _Array | float = 0.0) -> tuple[_Array, _Array]:
+    """Return coefficients and standard errors of the logistic fit without noise, in own units; each of shape (d,).
+
+    A column's own numbers are ``middles`` + ``halves`` times its covariates.
+    """
+    A, y = np.column_stack([np.ones(data.n), middles + data.X * halves]), (data.y + 1) / 2
     theta, H = np.zeros(A.shape[1]), np.eye(A.shape[1])
     for _ in range(25):
         p = logistic(A @ theta)
         H = (A * (p * (1 - p))[:, None]).T @ A
         theta = theta + np.linalg.solve(H, A.T @ (y - p))
-    return np.asarray(np.sqrt(np.diag(np.linalg.inv(H))))
+    return theta, np.sqrt(np.diag(np.linalg.inv(H)))
 
 
-def fitted_by_squares(data: Dataset, halves: _Array) -> _Array:
+def fitted_by_squares(data: Dataset, halves: _Array) -> tuple[_Array, _Array]:
     """Return the same of least squares."""
     A, y = np.column_stack([np.ones(data.n), data.X * halves]), data.y * _BOUND
     inverse = np.linalg.inv(A.T @ A)
-    residuals = y - A @ (inverse @ (A.T @ y))
-    return np.asarray(np.sqrt(np.diag(inverse) * (residuals @ residuals) / (data.n - A.shape[1])))
+    theta = inverse @ (A.T @ y)
+    residuals = y - A @ theta
+    return theta, np.sqrt(np.diag(inverse) * (residuals @ residuals) / (data.n - A.shape[1]))
 
 
 def _cut_scores(u: _Array, y: _Array, design: Design, point: Point, number: int) -> _Array:
@@ -294,10 +301,10 @@ def _coverage(cell: Cell, first: int, runs: int, seed: int) -> dict[str, list[li
         for run in range(first, first + runs):
             data = records_of(cell, seed, run, cell.N)
             rows = learn_in_clear(study, data, f"dp-glm {seed} {cell.name} {run}", cut=bool(cell.mistake))
-            free = (fitted_by_squares if cell.errors else fitted_freely)(data, halves)
+            _, free = (fitted_by_squares if cell.errors else fitted_freely)(data, halves)
             told.append([float(row.told) for row in rows])
             hit.append([float(_covers(row, true)) for row, true in zip(rows, truth, strict=True)])
-            ratios.append([np.nan if row.se is None else row.se / se for row, se in zip(rows, free, strict=True)])
+            ratios.append(_ratios(rows, free))
     return {"told": told, "covered": hit, "ratios": ratios}
 
 
@@ -312,6 +319,10 @@ def _told_of_breast_cancer(epsilon: float, runs: int, seed: int) -> list[float]:
         rows = learn_in_clear(study, Covariates(data.X[drawn], data.y[drawn]), f"dp-glm {seed} cancer {epsilon} {run}")
         told.append(float(np.mean([row.told for row in rows])))
     return told
+
+
+def _ratios(rows: Sequence[Coefficient], free: _Array) -> list[float]:
+    return [np.nan if row.se is None else row.se / se for row, se in zip(rows, free.tolist(), strict=True)]
 
 
 def _covers(row: Coefficient, true: float) -> bool:
@@ -528,3 +539,101 @@ def _square(square: Square, first: int, runs: int, seed: int) -> dict[str, list[
         told.append([float(row.told) for row in rows])
         hit.append([float(_covers(row, true)) for row, true in zip(rows, truth, strict=True)])
     return {"told": told, "covered": hit}
+
+
+# --- Census records --------------------------------------------------------------
+
+_NUMBERS = {"age": (17, 90), "education-num": (1, 16), "hours-per-week": (0, 100)}
+_CENSUS = (
+    *(Feature(name=name, min=low, max=high) for name, (low, high) in _NUMBERS.items()),
+    Feature(name="sex", levels=("Female", "Male")),
+    Feature(name="married", levels=("no", "yes")),
+    Feature(name="race", levels=("other", "White")),
+)
+"""Seven coefficients, the intercept among them."""
+_MARRIED = "Married-civ-spouse"
+_CENSUS_EPSILONS = (1.0, 0.3)
+
+
+@dataclass(frozen=True)
+class _Census:
+    """Census records at one epsilon."""
+
+    epsilon: float
+    covariates: Dataset
+    N: int
+
+    @property
+    def name(self) -> str:
+        return f"epsilon = {self.epsilon:g}"
+
+    def __hash__(self) -> int:
+        return hash(self.epsilon)
+
+
+def figure_3(draws: int, seed: int, run_tasks: RunTasks, data: Path | None = None) -> Report:
+    """Return the coverage on UCI Adult: the truth is the fit on all records, and a run draws half, with replacement.
+
+    Parameters
+    ----------
+    data : path
+        The directory that holds the folder ``adult``, or Adult's files themselves. The others are as for ``figure_1``.
+
+    Raises
+    ------
+    BadInput
+        A file is missing or is not what its name says.
+    """
+    root = data or Path()
+    train, test = adult(root / "adult" if (root / "adult").is_dir() else root)
+    records = census_records(Table(train.columns, [*train.rows, *test.rows]))
+    cells = [_Census(epsilon, records, records.n // 2) for epsilon in _CENSUS_EPSILONS]
+    found = _found(cells, _census, draws, seed, run_tasks)
+    rows = []
+    for cell in cells:
+        told, hit = (found[cell][name] for name in ("told", "covered"))
+        lowest = 100 * float((hit.sum(axis=0) / np.maximum(told.sum(axis=0), 1)).min())
+        rows += [
+            Row(_TOLD, cell.name, 100 * float(told.mean()), None, 95.0),
+            Row(_COVERED, cell.name, *covered(found[cell]), low=93.0, high=98.5),
+            Row(_LOWEST, cell.name, lowest, low=88.0),
+        ]
+        if told.any():
+            rows.append(Row(_WIDTH, cell.name, float(np.nanmedian(found[cell]["ratios"]))))
+    rows.sort(key=lambda row: (_TOLD, _COVERED, _LOWEST, _WIDTH).index(row.table))
+    settings = {"draws": draws, "seed": seed, "parties": PARTIES, "colluders": COLLUDERS, "records": records.n}
+    return Report("dp-glm", "3", (_CLEAR, _SEEDED, _CENSUS_TRUTH), settings, rows)
+
+
+_CENSUS_TRUTH = (
+    "The truth is the fit on all records. Each run draws half as many of them, with replacement. A true coefficient "
+    "of the model is not known: what is covered is what the same fit gives without noise, on everybody."
+)
+
+
+def census_records(table: Table) -> Dataset:
+    """Return Adult's records as covariates: three numbers, sex, whether married, whether White; and the income."""
+    columns = {name: table.column(name) for name in ("sex", *_NUMBERS)}
+    columns["married"] = ["yes" if status == _MARRIED else "no" for status in table.column("marital-status")]
+    columns["race"] = ["White" if race == "White" else "other" for race in table.column("race")]
+    encoder = Encoder.from_study(study_of(1.0, 1e-6, _CENSUS), "treatment")
+    y = np.where(np.array(table.column("income")) == ">50K", 1.0, -1.0)
+    return Covariates(encoder.encode(columns), y)
+
+
+def _census(cell: _Census, first: int, runs: int, seed: int) -> dict[str, list[list[float]]]:
+    """Return for each run and coefficient whether it was told, whether it was covered, and its width ratio."""
+    study, data = study_of(cell.epsilon, 1e-6, _CENSUS), cell.covariates
+    bounds = np.array([*_NUMBERS.values(), *[(-1, 1)] * (len(_CENSUS) - len(_NUMBERS))], dtype=np.float64)
+    halves, middles = (bounds[:, 1] - bounds[:, 0]) / 2, bounds.sum(axis=1) / 2
+    truth, _ = fitted_freely(data, halves, middles)
+    told, hit, ratios = [], [], []
+    for run in range(first, first + runs):
+        rng = np.random.default_rng([seed, run])  # noqa: TID251  as above
+        drawn = rng.integers(data.n, size=cell.N)
+        half = Covariates(data.X[drawn], data.y[drawn])
+        rows = learn_in_clear(study, half, f"dp-glm {seed} census {cell.epsilon} {run}")
+        told.append([float(row.told) for row in rows])
+        hit.append([float(_covers(row, true)) for row, true in zip(rows, truth.tolist(), strict=True)])
+        ratios.append(_ratios(rows, fitted_freely(half, halves, middles)[1]))
+    return {"told": told, "covered": hit, "ratios": ratios}

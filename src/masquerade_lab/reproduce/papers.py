@@ -9,6 +9,7 @@ from masquerade_lab.reproduce.bixler import section_4
 from masquerade_lab.reproduce.dp_gd import figure_1 as dp_gd_figure_1
 from masquerade_lab.reproduce.dp_glm import figure_1 as dp_glm_figure_1
 from masquerade_lab.reproduce.dp_glm import figure_2 as dp_glm_figure_2
+from masquerade_lab.reproduce.dp_glm import figure_3 as dp_glm_figure_3
 from masquerade_lab.reproduce.dp_whitened import figure_1 as dp_whitened_figure_1
 from masquerade_lab.reproduce.engine.report import Report
 from masquerade_lab.reproduce.engine.tasks import RunTasks, one_after_another
@@ -69,6 +70,9 @@ class Figure:
     where: str = ""
     seconds: float | None = None
 
+
+_ADULT_FILES = "UCI Adult's adult.data and adult.test"
+_ADULT_PAGE = "https://doi.org/10.24432/C5XW20"
 
 PAPERS: dict[str, dict[str, Figure]] = {
     "pathak-2010": {
@@ -161,15 +165,24 @@ PAPERS: dict[str, dict[str, Figure]] = {
             summary_figure_1,
             5,
             2026,
-            "UCI Adult's adult.data and adult.test",
+            _ADULT_FILES,
             title="no paper: summary's bounds, and what the next study learns from them",
             seconds=12,
-            where="https://doi.org/10.24432/C5XW20",
+            where=_ADULT_PAGE,
         )
     },
     "dp-glm": {
         "1": Figure(dp_glm_figure_1, 200, 2026, title="coverage and width of intervals, by N, epsilon and positives"),
         "2": Figure(dp_glm_figure_2, 100, 2026, title="coverage of intervals, by strength, columns and signal"),
+        "3": Figure(
+            dp_glm_figure_3,
+            200,
+            2026,
+            _ADULT_FILES,
+            title="coverage of intervals on census records",
+            seconds=120,
+            where=_ADULT_PAGE,
+        ),
     },
     "dp-whitened": {
         "1": Figure(

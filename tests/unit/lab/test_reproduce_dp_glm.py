@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from masquerade_core.data.schema import Covariates
+from masquerade_core.errors import BadInput
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
+from masquerade_lab.originals import ADULT_COLUMNS, Table
 from masquerade_lab.reproduce import PAPERS, dp_glm
 from masquerade_lab.reproduce.dp_glm import CELLS, SHORT, Square, covered, figure_2, learn_in_clear
 from masquerade_lab.reproduce.engine.tasks import one_after_another
@@ -18,6 +22,8 @@ from masquerade_protocols.blocks import adaptive_sums
 from masquerade_protocols.dp_glm import roles
 from masquerade_protocols.dp_glm.public import Plan
 from masquerade_protocols.in_memory import run_in_memory
+from tests.adult_helpers import official, write_adult
+from tests.messages import raises
 
 
 def test_a_run_in_the_clear_is_a_run_of_the_roles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,4 +95,32 @@ def test_a_square_has_the_strength_that_it_names(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_figures_are_known() -> None:
-    assert set(PAPERS["dp-glm"]) == {"1", "2"}
+    assert set(PAPERS["dp-glm"]) == {"1", "2", "3"}
+
+
+def test_the_truth_of_census_records_is_the_fit_on_all_of_them(tmp_path: Path) -> None:
+    """Beside scikit-learn, in the columns' own units; at an epsilon so large that each interval holds nearly that."""
+    rows = official(1500)
+    write_adult(tmp_path / "adult.data", rows[:1000], columns=ADULT_COLUMNS, heading=False)
+    write_adult(tmp_path / "adult.test", rows[1000:], columns=ADULT_COLUMNS, heading=False, stop=".")
+    data = dp_glm.census_records(Table(ADULT_COLUMNS, [tuple(row) for row in rows]))
+    cells = dict(zip(ADULT_COLUMNS, zip(*rows, strict=True), strict=True))
+    numbers = [np.array(cells[name], dtype=float) for name in ("age", "education-num", "hours-per-week")]
+    same = [np.array(cells[name]) == value for name, value in (("sex", "Male"), ("race", "White"))]
+    own = np.column_stack([*numbers, same[0], np.array(cells["marital-status"]) == "Married-civ-spouse", same[1]])
+    free = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit((own - own.mean(0)) / own.std(0), data.y)
+    halves, middles = np.array([36.5, 7.5, 50, 1, 1, 1]), np.array([53.5, 8.5, 50, 0, 0, 0])
+    truth, _ = dp_glm.fitted_freely(data, halves, middles)
+    np.testing.assert_allclose(truth[1:], free.coef_[0] / own.std(0), rtol=1e-4)
+    report = dp_glm.figure_3(2, 1, one_after_another, tmp_path)
+    assert {row.name for row in report.rows} == {"epsilon = 1", "epsilon = 0.3"}
+    cell = dp_glm._Census(60.0, data, data.n)
+    found = {name: np.array(value) for name, value in dp_glm._census(cell, 0, 4, 1).items()}
+    assert found["told"].mean() > 0.7
+    assert covered(found)[0] > 80
+    assert np.nanmedian(found["ratios"]) == pytest.approx(1.0, abs=0.1)
+
+
+def test_where_a_file_of_the_census_is_missing_it_is_named(tmp_path: Path) -> None:
+    with raises(BadInput, "part_of_original", ..., "adult.data", "UCI Adult"):
+        dp_glm.figure_3(2, 1, one_after_another, tmp_path)
