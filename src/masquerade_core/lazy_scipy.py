@@ -1,7 +1,8 @@
 """Functions of scipy, loaded when the first of them is called.
 
 ``scipy.special`` takes a fifth of a second and 27 MB of memory, for what it brings along. Many processes never call a
-function of it: :mod:`masquerade_core.privacy.numbers` has what a default party needs. ``scipy.optimize`` takes more.
+function of it: :mod:`masquerade_core.privacy.numbers` has what a default party needs. ``scipy.optimize`` and
+``scipy.linalg`` take more.
 """
 
 from collections.abc import Callable
