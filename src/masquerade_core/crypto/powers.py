@@ -1,7 +1,7 @@
 """Modular exponentiation: many bases on all cores, and one base to many exponents.
 
-The arithmetic is that of GMP through gmpy2, and no faster one is known. Speed comes from fewer and shorter
-exponentiations.
+The arithmetic is that of GMP through gmpy2. OpenSSL's is faster, and ``docs/performance.md`` says why it is not used.
+Speed comes from fewer and shorter exponentiations.
 """
 
 import os
