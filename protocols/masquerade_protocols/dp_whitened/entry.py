@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from masquerade_core.data.records import fewest_to_learn_from
+from masquerade_core.data.records import counted_to_learn_from, fewest_to_learn_from
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluating import with_evaluation
@@ -42,9 +42,7 @@ def _cost(study: Study) -> Cost:
     price = price_of_sums(study, [1, *plan.plaintexts()])
     if study.crypto.sum != "masks":
         return price
-    from masquerade_core.privacy.expectation import learned_from
-
-    expected = public.Plan(study, learned_from(study))
+    expected = public.Plan(study, counted_to_learn_from(study))
     sent, received = expected.bytes
     return replace(price, sent=sent, received=received, memory=expected.memory)
 
@@ -65,7 +63,7 @@ _ENTRY = Protocol(
     noiseless=late("masquerade_protocols.dp_whitened.noiseless", "noiseless"),
     cost=_cost,
     spends=spends_gaussian,
-    expectation=late("masquerade_core.privacy.expectation", "expected_of_sums"),
+    expectation=late("masquerade_protocols.dp_whitened.expected", "expected"),
     calibrations=("proven",),
     sum="masks",
     regularization=1e-4,

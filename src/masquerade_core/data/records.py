@@ -46,6 +46,7 @@ __all__ = [
     "check_size",
     "content_of",
     "copy_rows",
+    "counted_to_learn_from",
     "exact_sum",
     "few_rows",
     "fewest_held_back",
@@ -395,6 +396,12 @@ def most_held_back(study: Study) -> int:
 def fewest_to_learn_from(study: Study) -> int:
     """Return the fewest records that all parties together can have to learn from."""
     return study.fewest_records - fewest_held_back(study)
+
+
+def counted_to_learn_from(study: Study) -> int:
+    """Return how many records to learn from a forecast counts on: of those that are expected, else of the fewest."""
+    N = study.study.expected_records or study.fewest_records
+    return N - _held_back(study, N)
 
 
 def most_to_learn_from(study: Study) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from masquerade_core.data.records import counted_to_learn_from
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
 from masquerade_core.study import Study
 
@@ -28,7 +29,6 @@ __all__ = [
     "counted_records",
     "expected_of_counts",
     "expected_of_sums",
-    "learned_from",
     "rounded_up",
     "shown",
     "strength",
@@ -169,12 +169,6 @@ def counted_records(study: Study) -> tuple[int, str]:
     return fewest, f"{fewest:,} records (min_records of each party, since [study] expected_records is left out)"
 
 
-def learned_from(study: Study) -> int:
-    """Return how many of the counted records are learned from: all but those that are held back for an evaluation."""
-    N, _ = counted_records(study)
-    return N - (int(study.evaluation.share * N) if study.evaluation is not None else 0)
-
-
 def strength(study: Study, N: int) -> float:
     """Return s = N mu/sqrt(d), times sqrt(h/K): all K parties add noise, of which h shares meet the privacy target.
 
@@ -198,7 +192,7 @@ def expected_of_sums(study: Study, doubt: str = "") -> Expectation:
         depends on the records, however many there are.
     """
     N, words = counted_records(study)
-    held = N - learned_from(study)
+    held = N - counted_to_learn_from(study)
     s = strength(study, N - held)
     p = study.study.commoner_share
     x = s if p is None else 4 * p * (1 - p) * s

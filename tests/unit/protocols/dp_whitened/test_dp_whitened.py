@@ -38,7 +38,7 @@ from masquerade_protocols.dp_whitened.triangles import SMALL
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study
 from tests.masked_helpers import under_masks
-from tests.messages import raises
+from tests.messages import raises, says
 from tests.protocol_helpers import make_data
 from tests.whitened_helpers import whitened_study
 from tests.whitened_oracle import oracle
@@ -653,6 +653,24 @@ def test_the_bytes_that_are_forecast_are_sent_and_received(d: int, epsilon: floa
         assert cost.received == pytest.approx(received, rel=0.02)
     assert cost.memory == 64_000_000 + 4 * 8 * d * d
     assert not cost.burden(study.K)
+
+
+@pytest.mark.parametrize(
+    ("d", "s", "classes", "named"),
+    [(500, 5.9, None, True), (499, 5.9, None, False), (500, 6.1, None, False), (500, 5.9, 3, False)],
+)
+def test_the_forecast_names_another_protocol_where_that_errs_less(
+    d: int, s: float, classes: int | None, named: bool
+) -> None:
+    study = whitened_study(2, d, min_records=2)
+    study = study if classes is None else _of_classes(study, classes)
+    N = round(s * sqrt(d) / mu_of(study.privacy.epsilon, study.privacy.delta))
+    study = study.model_copy(update={"study": study.study.model_copy(update={"expected_records": N})})
+    tell = entry_of(study).expectation
+    assert tell is not None
+    found = tell(study)
+    assert found.s == pytest.approx(s, abs=0.09)
+    assert says(found.text, "other_protocol_errs_less", 6, 500) is named
 
 
 def test_nobody_counts_the_bytes_of_sums_by_paillier() -> None:
