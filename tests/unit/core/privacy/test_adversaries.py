@@ -118,7 +118,8 @@ class _Watched:
             return [0] * size if isinstance(rng, _Quiet) else discrete_gaussian(rng, sigma, size)
 
         patch.setattr(Seat, "once", noiseless)
-        for module in (adaptive_sums, evaluation, noise_shares, summary, voting):
+        patch.setattr(adaptive_sums, "discrete_gaussian_array", lambda *given: np.array(drawn(*given), dtype=np.int64))
+        for module in (evaluation, noise_shares, summary, voting):
             patch.setattr(module, "discrete_gaussian", drawn)
         for sums in (masked_sum.MaskedPartySums, paillier_sum.PaillierPartySums):
             for name in ("open_sum", "contribute"):
