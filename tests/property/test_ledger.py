@@ -205,7 +205,7 @@ def test_what_a_killed_process_had_debited_is_there(tmp_path: Path, after: int) 
 # --- Every step at which a process can die -------------------------------------------
 
 
-STEPS = 23  # of four debits
+STEPS = 19  # of four debits
 
 
 @pytest.mark.parametrize("at", range(STEPS + 1))

@@ -14,6 +14,8 @@ Delta adds up in all of them. ``docs/budget.md`` says what holds if studies are 
 import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
+from operator import add
 from typing import Self
 
 from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
@@ -31,6 +33,7 @@ _MOST = 2**63 - 1  # units
 _ROUNDED_UP = 1 + 1e-12  # more than the errors of a few operations on floats
 
 
+@lru_cache(maxsize=64)  # the rounds of a run cost the same
 def up(value: float, units: int) -> int:
     """Return a number of at least 0 in units, rounded up: what is spent is never less than what was meant."""
     return min(math.ceil(_decimal(value) * units), _MOST)
@@ -128,7 +131,7 @@ class Total:
 
     def __add__(self, other: "Total") -> "Total":
         """Return the total of all releases of both."""
-        return Total(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return Total(*map(add, vars(self).values(), vars(other).values()))
 
     def at_most(self, whole: Cost) -> "Total":
         """Return this total, where all releases together are known to keep ``whole``: that bounds the plain sums."""
