@@ -27,6 +27,7 @@ __all__ = [
     "Table",
     "a9a",
     "adult",
+    "adult_below",
     "bank",
     "breast_cancer_original",
     "credit_card",
@@ -126,6 +127,12 @@ def adult(directory: Path | str) -> tuple[Table, Table]:
         for name in _ADULT.files
     )
     return train, test
+
+
+def adult_below(directory: Path | None) -> tuple[Table, Table]:
+    """Read UCI Adult as :func:`adult` does: from a directory's folder ``adult``, or from the directory itself."""
+    root = directory or Path()
+    return adult(root / "adult" if (root / "adult").is_dir() else root)
 
 
 def bank(directory: Path | str) -> Table:

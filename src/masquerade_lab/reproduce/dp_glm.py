@@ -21,7 +21,7 @@ from masquerade_core.coefficients import Coefficient
 from masquerade_core.data.schema import Covariates, Dataset, Encoder
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
-from masquerade_lab.originals import Table, adult
+from masquerade_lab.originals import Table, adult_below
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_protocols.blocks.adaptive_sums import draw_noise, rounded
@@ -584,8 +584,7 @@ def figure_3(draws: int, seed: int, run_tasks: RunTasks, data: Path | None = Non
     BadInput
         A file is missing or is not what its name says.
     """
-    root = data or Path()
-    train, test = adult(root / "adult" if (root / "adult").is_dir() else root)
+    train, test = adult_below(data)
     records = census_records(Table(train.columns, [*train.rows, *test.rows]))
     cells = [_Census(epsilon, records, records.n // 2) for epsilon in _CENSUS_EPSILONS]
     found = _found(cells, _census, draws, seed, run_tasks)

@@ -22,7 +22,7 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.statistics import OTHER, Statistics
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table as Seats
-from masquerade_lab.originals import Table, adult
+from masquerade_lab.originals import Table, adult_below
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_protocols import DEFAULT_PROTOCOL, protocol_of
@@ -86,8 +86,7 @@ def figure_1(draws: int, seed: int, run_tasks: RunTasks, data: Path | None) -> R
     BadInput
         A file is missing or is not what its name says.
     """
-    root = data or Path()
-    train, test = adult(root / "adult" if (root / "adult").is_dir() else root)
+    train, test = adult_below(data)
     return tables(train, test, draws, seed, run_tasks)
 
 
