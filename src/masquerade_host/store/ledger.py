@@ -1137,11 +1137,10 @@ class Ledger:
     def _return(self, found: Reservation, write: Callable[..., None]) -> None:
         """Return what the attempt under way has debited ahead and not used, if the ledger has all its debits."""
         attempt = found.attempt
-        if attempt is not None and attempt.ahead is not None and self._knows(found.study, found.me, attempt):
+        if attempt is None or attempt.ahead is None:
+            return
+        if self._complete.get((found.study, found.me)) == attempt.number:
             write("debit", **_debit(found.study, found.me, attempt.run, RETURNED, _NOTHING))
-
-    def _knows(self, study: str, me: str, attempt: Attempt) -> bool:
-        return self._complete.get((study, me)) == attempt.number
 
     def finished(self, study: Study, me: str) -> bool:
         """Return whether the study has finished on this machine."""
