@@ -20,8 +20,8 @@ from masquerade_core.study import CHARLIE
 from masquerade_core.wire.aborts import Abort
 from masquerade_host.process.program import DEPENDENCIES, PACKAGES, Program
 from masquerade_host.session.party import PartySession
+from masquerade_host.transport.dialer import Answer
 from masquerade_host.transport.interface import ConnectionEvent
-from masquerade_host.transport.probe import Answer
 from tests.host_helpers import VERSION, World
 from tests.messages import raises
 from tests.restarts import Group
