@@ -6,7 +6,7 @@ the noise that a proof needs.
 """
 
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,8 @@ UNIT = Fraction(1 << FRACTION_BITS)
 """2^F."""
 
 _NORMALS = 1 << 16  # coordinates of noise that are drawn at a time
+_HELD = 1 << 52  # the largest noise that floats hold, with a gradient on top
+_MOST_HELD = 1 << 23  # records whose gradients, in units of 2^-F, are shorter than that
 
 STEPS_SECTION = """\
 # How many steps, and how long they are.
@@ -154,16 +156,26 @@ def local_descent(study: Study, T: int, eta: float, sigma: Fraction, data: Recor
     loss, Lambda, n = loss_of(study.model.loss), study.model.regularization, data.n
     theta, d = np.zeros(study.d), study.d
     rounds = _rounds_a_draw(d)
-    noise: list[int] = []
+    noise = np.zeros(0)
     for t in range(T):
         if t % rounds == 0:
-            noise = _noise(study, rng, n * sigma, min(rounds, T - t) * d)
+            noise = _numbers(_noise(study, rng, n * sigma, min(rounds, T - t) * d), n)
         z = noise[t % rounds * d : (t % rounds + 1) * d]
-        gradient = data.added(GradientSum(theta, loss))
-        noisy = [round(g * 2**FRACTION_BITS) + v for g, v in zip(gradient.tolist(), z, strict=True)]
-        mean = np.array([v / (n << FRACTION_BITS) for v in noisy])
+        gradient = np.rint(data.added(GradientSum(theta, loss)) * 2.0**FRACTION_BITS)
+        if z.dtype == object:
+            gradient = np.array([int(g) for g in gradient.tolist()], dtype=object)
+        mean = ((gradient + z) / (n << FRACTION_BITS)).astype(np.float64)
         theta = theta - eta * (mean + Lambda * theta)
     return theta
+
+
+def _numbers(noise: list[int], n: int) -> NDArray[Any]:
+    """Return noise as floats where they hold all its integers, with n gradients on top; else as objects.
+
+    Such sums are 2^53 at most, and a quotient of two floats is that of the same integers.
+    """
+    held = n <= _MOST_HELD and max(map(abs, noise)) <= _HELD
+    return np.array(noise, dtype=np.float64 if held else object)
 
 
 def _noise(study: Study, rng: Rng, sigma: Fraction, size: int) -> list[int]:

@@ -16,6 +16,7 @@ from masquerade_core.crypto.paillier import SecretKey
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
 from masquerade_core.privacy.noise.local_descent import descent_sigma, exact_mu
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian, gaussian_tail_bound
@@ -123,6 +124,25 @@ def test_a_step_s_noise_is_equation_3_s_and_30_per_cent_more_or_less_is_not(weig
     law = stats.chi2(d)
     for factor, ends in ((1.0, True), (0.7, False), (1.3, False)):
         assert (1e-6 < law.cdf(factor**2 * float(unit @ unit)) < 1 - 1e-6) == ends
+
+
+@pytest.mark.parametrize("size", [3, 1 << 40, (1 << 52) - 3, (1 << 52) + 1, (1 << 60) + 1, 1 << 80])
+@pytest.mark.parametrize(("n", "sign"), [(1, -1), (37, -1), (37, 1)])
+def test_a_step_is_that_of_python_s_integers_however_large_the_noise_is(
+    size: int, n: int, sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d, T, eta, F = 3, 4, 0.3, 28
+    study, rng = local_descent_study(f"c = 16.0\nrounds = {T}", K=3, d=d, epsilon=1.0, delta=1e-3), SimulationRng(5)
+    X = np.random.default_rng(6).uniform(-0.5, 0.5, (n, d))
+    data, noise = Dataset(X, np.ones(n)), [-(sign**k) * (size + k) for k in range(d * T)]
+    monkeypatch.setattr(local_descent, "gaussian", lambda *_: noise)
+    theta = np.zeros(d)
+    for t in range(T):
+        gradient = gradient_sum(X, data.y, theta, study.model.loss).tolist()
+        noisy = [round(g * 2**F) + v for g, v in zip(gradient, noise[t * d : (t + 1) * d], strict=True)]
+        theta = theta - eta * (np.array([v / (n << F) for v in noisy]) + study.model.regularization * theta)
+    found = local_descent.local_descent(study, T, eta, Fraction(1), data, rng)
+    np.testing.assert_array_equal(found, theta)
 
 
 def test_noise_is_new_in_every_round_and_at_every_party(monkeypatch: pytest.MonkeyPatch) -> None:
