@@ -23,7 +23,7 @@ read as a feature is, and mapped from its public bounds to [-1, 1].
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -309,7 +309,7 @@ def _level_index(f: Feature) -> dict[str, int]:
 def _levels(f: Feature, cells: Column, *, loose: bool) -> EncodedColumn:
     levels, index = f.levels or (), _level_index(f)
     texts, faults = _texts(cells)
-    places = np.fromiter((index.get(text, -1) for text in texts), dtype=np.intp, count=len(texts))
+    places = np.fromiter(map(index.get, texts, repeat(-1)), dtype=np.intp, count=len(texts))
     strange, no_cells = np.flatnonzero(places < 0).tolist(), set(faults.get(STRANGE, ()))
     if loose and strange:
         meant = {text: index.get(spelled(text, index, loose=True), -1) for text in {texts[row] for row in strange}}
@@ -378,7 +378,7 @@ def _put(block: _Array | OneHot, X: NDArray[np.float64]) -> None:
 
 def _texts(cells: Column) -> tuple[Sequence[str], dict[Kind, list[int]]]:
     """Return each cell as the text that stands for exactly it, as a file would hold it; and what is no cell."""
-    if all(isinstance(cell, str) for cell in cells):
+    if (isinstance(cells, list) and set(map(type, cells)) == {str}) or all(isinstance(cell, str) for cell in cells):
         return cells if isinstance(cells, Sequence) else list(cells), {}
     texts = [cell_text(cell) for cell in cells]
     strange = [row for row, text in enumerate(texts) if text is None]

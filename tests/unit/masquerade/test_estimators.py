@@ -42,7 +42,7 @@ from masquerade.estimators import (
 from masquerade.estimators import records as reading
 from masquerade.simulation import WATERMARK, load_split, simulate
 from masquerade_core.data.pooling import pool
-from masquerade_core.data.schema import Encoder
+from masquerade_core.data.schema import MISSING_LEVEL, Encoder
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_core.study_files import load_study
@@ -293,6 +293,12 @@ def test_columns_of_nullable_numbers_and_of_categories_are_read() -> None:
 
 def _weights(X: Any, y: Any, parties: Any) -> Any:
     return _public(Pooled()).fit(X, y, parties=parties).weights_.tolist()
+
+
+def test_a_column_of_text_alone_is_read_as_one_with_a_missing_cell_is() -> None:
+    text = ["b", "", "a b", " ", "1.0"]
+    alone, beside = (reading._cells("x", np.array(cells, dtype=object)) for cells in (text, [*text, None]))
+    assert [*alone, MISSING_LEVEL] == beside == ["b", MISSING_LEVEL, "a b", " ", "1.0", MISSING_LEVEL]
 
 
 def test_a_table_of_pyarrow_gives_the_model_of_the_frame() -> None:
