@@ -21,13 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.lazy_scipy import ndtr
-from masquerade_core.learning.evaluation import CELLS, Counts, Estimate, Evaluation, Noisy, evaluate, locate_bins
-from masquerade_core.privacy.noise.evaluation_counts import (
+from masquerade_core.learning.evaluation import (
+    CELLS,
     COUNT_UNITS,
     LOCATE_UNITS,
     SQUARE_UNITS,
+    Counts,
+    Estimate,
+    Evaluation,
+    Noisy,
     count_sd,
     counts_noise,
+    evaluate,
+    locate_bins,
 )
 
 __all__ = ["FIGURES", "GRID", "Case", "Tally", "tallies"]

@@ -15,8 +15,8 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect, Once, Seat, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table
+from masquerade_core.wire.codec import Message, SealedMessage
 from masquerade_core.wire.frames import Endpoint, Frame
-from masquerade_core.wire.messages import Message, SealedMessage
 
 __all__ = [
     "ARITHMETIC",

@@ -39,7 +39,7 @@ from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport import dialer
-from masquerade_host.transport.probe import probe
+from masquerade_host.transport.dialer import probe
 from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
 

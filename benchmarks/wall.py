@@ -35,8 +35,7 @@ from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
 from masquerade_host.store.state import StateFolder
-from masquerade_host.transport.dialer import PartySocket
-from masquerade_host.transport.probe import probe
+from masquerade_host.transport.dialer import PartySocket, probe
 from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
 

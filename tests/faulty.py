@@ -31,8 +31,8 @@ from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.journal import ReplayLog
 from masquerade_host.store.keyfiles import Keys
+from masquerade_host.transport.dialer import Answer
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
-from masquerade_host.transport.probe import Answer
 from masquerade_protocols import protocol_of
 from masquerade_protocols.entry import Protocol
 from tests.glm_helpers import FEATURES, as_data, glm_study, made_up, split_up

@@ -13,7 +13,7 @@ from typing import Any
 from nacl.public import Box, PrivateKey, PublicKey
 from nacl.utils import random
 
-from masquerade_host.channel.channel import CHUNK
+from masquerade_host.channel import CHUNK
 from masquerade_host.process.process import allow_descriptors
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)

@@ -19,9 +19,8 @@ from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Join, Once, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
-from masquerade_core.wire.codec import encode
+from masquerade_core.wire.codec import PARTIES, Message, encode
 from masquerade_core.wire.frames import NONCE_BYTES, WIRE_VERSION, Endpoint
-from masquerade_core.wire.messages import PARTIES, Message
 
 RUN = bytes(range(16))
 PEER = "mallory"  # whom an error has to name

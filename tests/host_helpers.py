@@ -13,13 +13,12 @@ from pydantic import Field
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
-from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
+from masquerade_core.wire.codec import Broadcast, Message, SealedMessage
 from masquerade_host.process.driver import run_role
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.transport.dialer import PartySocket
-from masquerade_host.transport.probe import probe
+from masquerade_host.transport.dialer import PartySocket, probe
 from masquerade_host.transport.sockets import CharlieSocket
 
 VERSION = "1.2.3"

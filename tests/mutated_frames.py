@@ -29,12 +29,12 @@ import pytest
 from masquerade_core import seat
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import LocalProtocolError, MasqueradeError, Reported
-from masquerade_core.evidence import read_evidence
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire import codec, frames, proof
 from masquerade_core.wire.aborts import Abort, Reason, pack_abort
-from masquerade_core.wire.messages import Message
-from masquerade_host.channel.channel import Channel
+from masquerade_core.wire.codec import Message
+from masquerade_core.wire.proof import read_evidence
+from masquerade_host.channel import Channel
 from masquerade_host.session.messages import Beat, pack_beat
 from masquerade_protocols import blame
 from masquerade_protocols.blame import check_evidence, run_of, verdict

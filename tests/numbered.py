@@ -23,11 +23,10 @@ from masquerade_core.seat import Once, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire import aborts
-from masquerade_core.wire.codec import pack_plain
+from masquerade_core.wire.codec import Message, pack_plain
 from masquerade_core.wire.frames import WIRE_VERSION
-from masquerade_core.wire.messages import Message
+from masquerade_host.session import agreement
 from masquerade_host.session import messages as session_messages
-from masquerade_host.session import rollback_check
 from masquerade_protocols import entry_of
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
@@ -36,7 +35,7 @@ from tests.faulty import play
 
 FILE = Path(__file__).with_name("numbered.json")
 _VECTORS = Path(__file__).parent / "vectors"
-_SESSIONS = (aborts, session_messages, rollback_check)
+_SESSIONS = (aborts, session_messages, agreement)
 _DIGITS = 1e-6  # relative: machines differ in a number's last digits, and another meaning in its first ones
 
 Answers = dict[str, Any]

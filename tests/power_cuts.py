@@ -38,7 +38,7 @@ from masquerade_host.store import journal
 from masquerade_host.store.journal import FINISHED, Journal, ReplayLog, SqliteJournal
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
-from masquerade_host.transport.probe import Answer
+from masquerade_host.transport.dialer import Answer
 from masquerade_party._site import LedgerAttempt
 from tests.host_helpers import VERSION
 from tests.restarts import Group, KilledError, Role, Site

@@ -25,8 +25,8 @@ from masquerade_host.process.program import Program
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.journal import Entry, NoJournal, ReplayLog
+from masquerade_host.transport.dialer import Answer
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
-from masquerade_host.transport.probe import Answer
 from tests.host_helpers import VERSION, All, Hi, World
 from tests.wired import Clock, FakeCharlieLink, FakePartyLink
 

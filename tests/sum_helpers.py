@@ -19,8 +19,7 @@ from masquerade_core.seat import Once, Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.codec import decode, unpack_plain
-from masquerade_core.wire.messages import PARTIES
+from masquerade_core.wire.codec import PARTIES, decode, unpack_plain
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.psgd import roles as psgd

@@ -12,8 +12,8 @@ from masquerade_core.wire.codec import encode
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.messages import Hello, Roster
 from masquerade_host.session.party import PartySession
+from masquerade_host.transport.dialer import Answer
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
-from masquerade_host.transport.probe import Answer
 from tests.helpers import joining
 from tests.host_helpers import VERSION, World
 

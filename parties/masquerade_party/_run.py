@@ -24,8 +24,7 @@ from masquerade_host.store.journal import FINISHED, Journal, journal_of
 from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.results import RESULT, RunDirectory, default_directory, holds_result, summarize
 from masquerade_host.store.state import state_folder
-from masquerade_host.transport.dialer import PartySocket
-from masquerade_host.transport.probe import probe
+from masquerade_host.transport.dialer import PartySocket, probe
 from masquerade_party._records import (
     cluster_at,
     read_records,

@@ -18,12 +18,10 @@ from typing import Any
 from masquerade_core.crypto.boxes import SigningKey, verify
 from masquerade_core.crypto.masks import Words
 from masquerade_core.errors import BadInput, ProtocolViolation
-from masquerade_core.evidence import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import decode
+from masquerade_core.wire.codec import Message, decode
 from masquerade_core.wire.frames import Endpoint, Frame, run_id
-from masquerade_core.wire.messages import Message
-from masquerade_core.wire.proof import Judge
+from masquerade_core.wire.proof import EVIDENCE, Evidence, Findings, Judge, read_evidence
 from masquerade_core.words import counted, listed
 from masquerade_protocols.blocks.layouts import CHECK_PRIMES, has_double_masks, receipt
 from masquerade_protocols.blocks.masked_sum import Masked, Outcome, Summed, blame, masked_digest

@@ -15,9 +15,8 @@ from masquerade_core.errors import BadInput
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study, check_section
 from masquerade_core.words import listed
-from masquerade_protocols.attempts import with_attempts
 from masquerade_protocols.entry import Protocol
-from masquerade_protocols.neighbouring import with_neighbours
+from masquerade_protocols.variants import with_attempts, with_neighbours
 
 if TYPE_CHECKING:
     from masquerade_core.learning.theorems import Theorem

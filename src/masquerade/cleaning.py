@@ -52,7 +52,7 @@ from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 from masquerade_core.words import listed
-from masquerade_host.store.syncing import sync_file
+from masquerade_host.store.state import sync_file
 
 __all__ = ["Cleaned", "clean", "mended_number", "new_file"]
 

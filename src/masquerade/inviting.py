@@ -21,7 +21,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import read_study_text
 from masquerade_core.words import listed
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.store.syncing import write_private
+from masquerade_host.store.state import write_private
 from masquerade_protocols import protocol_of
 
 __all__ = ["Inviting", "completed"]

@@ -28,8 +28,7 @@ from masquerade_host.store.approvals import Approval, Compared, all_approvals
 from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.store.state import StateFolder, private_folder
-from masquerade_host.store.syncing import write_private
+from masquerade_host.store.state import StateFolder, private_folder, write_private
 from masquerade_protocols import protocol_of
 
 __all__ = ["Answers", "Joining", "in_ten_lines", "keys_at", "looked_at"]

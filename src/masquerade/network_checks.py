@@ -8,9 +8,8 @@ from masquerade.checks import Check, Verdict
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.process.process import allow_descriptors
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.transport.dialer import PartySocket
+from masquerade_host.transport.dialer import Answer, PartySocket, probe
 from masquerade_host.transport.interface import ConnectionEvent
-from masquerade_host.transport.probe import Answer, probe
 from masquerade_host.transport.proxy import Proxy
 
 __all__ = ["descriptors", "network"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.study import Study
-from masquerade_host.store.syncing import write_private
+from masquerade_host.store.state import write_private
 
 __all__ = ["install", "unit_of"]
 

@@ -10,9 +10,9 @@ The participants are the parties, who own records, and Charlie, the server that 
 enforces three rules:
 
 * ``once`` is the only way to randomness and to heavy arithmetic, and each of its labels can be used once.
-* A :class:`~masquerade_core.wire.messages.SealedMessage` travels from party to party in a sealed box. Any other
-  :class:`~masquerade_core.wire.messages.Message` travels between a party and Charlie. A
-  :class:`~masquerade_core.wire.messages.Broadcast` goes from Charlie to all parties or to nobody.
+* A :class:`~masquerade_core.wire.codec.SealedMessage` travels from party to party in a sealed box. Any other
+  :class:`~masquerade_core.wire.codec.Message` travels between a party and Charlie. A
+  :class:`~masquerade_core.wire.codec.Broadcast` goes from Charlie to all parties or to nobody.
 * A ciphertext is sent only to the recipient for whom it was randomized.
 
 A role also says how much work a run is (:class:`Forecast`): public numbers, the same at all participants, which say how
@@ -33,9 +33,18 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.rng import Rng
 from masquerade_core.roster_disclosure import coin_of
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
+from masquerade_core.wire.codec import (
+    PARTIES,
+    Broadcast,
+    Message,
+    OneSend,
+    SealedMessage,
+    decode,
+    encode,
+    open_envelope,
+    pack_envelope,
+)
 from masquerade_core.wire.frames import NONCE_BYTES
-from masquerade_core.wire.messages import PARTIES, Broadcast, Message, OneSend, SealedMessage
 
 __all__ = [
     "Effect",

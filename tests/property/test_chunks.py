@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masquerade_host.channel.channel import (
+from masquerade_host.channel import (
     CHUNK,
     MAX_CONNECTIONS,
     MAX_JOINED,

@@ -10,6 +10,8 @@ from pydantic import Field
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import (
+    Message,
+    Name,
     decode,
     encode,
     numbers,
@@ -21,7 +23,6 @@ from masquerade_core.wire.codec import (
     unpack_strict,
 )
 from masquerade_core.wire.frames import Frame, pack_boxes, split_boxes
-from masquerade_core.wire.messages import Message, Name
 from tests.helpers import PEER, RUN
 from tests.property.strategies import QUICK, msgpack_bytes, plain, wire_values
 

@@ -21,8 +21,7 @@ from masquerade_core.study import CHARLIE
 from masquerade_host.process.driver import run_role
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
-from masquerade_host.transport.dialer import PartySocket
-from masquerade_host.transport.probe import probe
+from masquerade_host.transport.dialer import PartySocket, probe
 from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
 from tests.processes import Ended, Machines

@@ -30,8 +30,7 @@ from masquerade_host.session.messages import Beat, Closed, pack_beat, read_beat
 from masquerade_host.session.party import PartySession
 from masquerade_host.session.states import Turn
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.transport.dialer import PartySocket
-from masquerade_host.transport.probe import probe
+from masquerade_host.transport.dialer import PartySocket, probe
 from masquerade_protocols import protocol_of
 from tests.messages import says, sentence
 from tests.processes import ALWAYS, PARTYS, Ended, Machines, Participant

@@ -17,7 +17,7 @@ from masquerade_core.learning.losses import loss_of
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import Broadcast, Message
+from masquerade_core.wire.codec import Broadcast, Message
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.transport.interface import Arrival
 from masquerade_host.transport.sockets import CharlieSocket

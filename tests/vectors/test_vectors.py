@@ -19,10 +19,9 @@ from masquerade_core.crypto.shares import mask, permutation
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import decode, encode, open_envelope, pack_envelope
+from masquerade_core.wire.codec import Message, decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import Endpoint
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
-from masquerade_core.wire.messages import Message
 from masquerade_protocols.blocks import coin_toss as joint
 from masquerade_protocols.local_aggregation import roles as local_aggregation
 from masquerade_protocols.local_aggregation import tournament

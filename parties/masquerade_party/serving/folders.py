@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.errors import BadInput
-from masquerade_host.store.state import private_folder
-from masquerade_host.store.syncing import sync_file, sync_folder
+from masquerade_host.store.state import private_folder, sync_file, sync_folder
 
 __all__ = ["GONE", "LOCK", "Folders", "Item", "Mark", "Place", "Record", "State", "mark_of"]
 

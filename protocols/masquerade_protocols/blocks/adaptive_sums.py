@@ -38,10 +38,10 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Broadcast
+from masquerade_core.wire.codec import Broadcast
 from masquerade_protocols.blocks.descent import TAIL_BITS
 from masquerade_protocols.blocks.layouts import Layout, layout_of
-from masquerade_protocols.blocks.releases import Price, counted
+from masquerade_protocols.blocks.noise_shares import Price, with_cost
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 
 __all__ = [
@@ -432,7 +432,7 @@ class PartySide(Seated):
             part, start = divmod(piece.start, _KEPT)
             numbers = np.frombuffer(contribution[part], dtype="<i8")[start : start + layout.length]
             first = partial(self._noisy, numbers, of_products)
-            noisy = counted(self._seat, _part(label, piece.start), price, first, free_once=bool(piece.start))
+            noisy = with_cost(self._seat, _part(label, piece.start), price, first, free_once=bool(piece.start))
             opened[piece] = await self._sums.open_sum(layout, await noisy(), self._agreement.digest, noisy)
         opened /= float(unit) * self._plan.N
         return opened

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.seat import Seat
-from masquerade_core.wire.messages import SealedMessage
+from masquerade_core.wire.codec import SealedMessage
 
 __all__ = ["Commitment", "Echo", "Reveal", "coin_toss"]
 

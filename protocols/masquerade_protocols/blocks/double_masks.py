@@ -79,7 +79,7 @@ from masquerade_core.neighbours import circle_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.thresholds import Thresholds, thresholds
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import Again, Layout, Round, Vector, as_words, check_round, receipt
 from masquerade_protocols.blocks.masked_sum import GroupKey, Summed, left_out, unfit

@@ -25,10 +25,12 @@ A role needs three lines for it::
     return await evaluated(sums, held, model)  # Charlie: evaluated_by_all(sums, model)
 
 The functions below count held-back records by the cell, the bin or the class of their scores.
+
+Every protocol's statement, explanation and price get what an evaluation adds to them here as well.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -37,36 +39,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.crypto.masks import as_integers
-from masquerade_core.data.records import OfBlock, Records, split
+from masquerade_core.data.records import OfBlock, Records, fewest_held_back, split
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.evaluation import (
     CELLS,
+    COUNT_UNITS,
+    LOCATE_UNITS,
     MOST_BINS,
+    SQUARE_UNITS,
     Bins,
     Counts,
     Noisy,
     cells_of,
+    count_sd,
+    counts_noise,
     evaluate,
     locate_bins,
     score_range,
 )
 from masquerade_core.model import Model, scores_of
-from masquerade_core.privacy.noise.evaluation_counts import (
-    COUNT_UNITS,
-    LOCATE_UNITS,
-    SQUARE_UNITS,
-    count_sd,
-    counts_noise,
-)
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
+from masquerade_core.privacy.several_records import PARTY, PERSON
+from masquerade_core.privacy.statement import ALL_FOLLOW, COMPUTATIONAL, Claim, SharedNoiseRows, digits
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
+from masquerade_core.words import counted
 from masquerade_protocols.blocks.descent import TAIL_BITS, fingerprint
 from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
-from masquerade_protocols.blocks.noise_shares import FreshNoise, kept, to_keep
-from masquerade_protocols.blocks.releases import Parallel, Price, counted, price_of
+from masquerade_protocols.blocks.noise_shares import FreshNoise, Parallel, Price, kept, price_of, to_keep, with_cost
+from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
+from masquerade_protocols.blocks.sum_words import sum_words
+from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 
 __all__ = [
     "Confusion",
@@ -79,10 +84,13 @@ __all__ = [
     "evaluated_by_all",
     "evaluation_layouts",
     "evaluation_lengths",
+    "evaluation_rows",
     "hold_back",
     "measured",
     "measured_by_all",
     "noise_of",
+    "what_leaves",
+    "with_evaluation",
 ]
 
 
@@ -292,17 +300,17 @@ async def measured(sums: PartySums, N: int, held: HeldBack, model: Model, rule: 
     if (classes := study.classes) is not None:
         matrix = kept(await seat.once("confusion", lambda _: _counted(records, Confusion(model, classes))))
         (layout,) = evaluation_layouts(study, N)
-        noisy_matrix = counted(seat, "confusion matrix", prices[0], partial(noise.on, matrix, layout), paid)
+        noisy_matrix = with_cost(seat, "confusion matrix", prices[0], partial(noise.on, matrix, layout), paid)
         opened = as_integers(await sums.open_sum(layout, await noisy_matrix(), _bound_to(N, model), noisy_matrix))
         await sums.close()
         return _judged_classes(study, model, N, opened)
     layouts, exponent = evaluation_layouts(study, N), score_range(model.weights, model.offset)
     cells = kept(await seat.once("cells", lambda _: _counted(records, InCells(model, exponent))))
-    noisy_cells = counted(seat, "scores", prices[0], partial(noise.on, cells, layouts[0]), paid)
+    noisy_cells = with_cost(seat, "scores", prices[0], partial(noise.on, cells, layouts[0]), paid)
     opened = as_integers(await sums.open_sum(layouts[0], await noisy_cells(), _bound_to(N, model), noisy_cells))
     bins = _bins(study, opened, exponent, model, rule)
     counts = kept(await seat.once("counts", lambda _: _counted(records, InBins(model, bins))))
-    noisy_counts = counted(seat, "counts", prices[1], partial(noise.on, counts, layouts[1]), paid)
+    noisy_counts = with_cost(seat, "counts", prices[1], partial(noise.on, counts, layouts[1]), paid)
     bound_to = _bound_to(N, model, opened)
     totals = as_integers(await sums.open_sum(layouts[1], await noisy_counts(), bound_to, noisy_counts))
     await sums.close()
@@ -386,3 +394,120 @@ def _judge_of_classes() -> Callable[..., Any]:
     from masquerade_core.learning.class_evaluation import evaluate_classes
 
     return evaluate_classes
+
+
+# --- What commands show -------------------------------------------------------------
+
+
+_ASSUMPTIONS = (
+    ALL_FOLLOW,
+    "which records are held back follows from their place in the file; a replaced record keeps its place",
+    "N and the number of records held back are published as they are; epsilon does not cover sizes",
+    "a second evaluation of the same records, or one after the file was sorted anew, adds its own epsilon",
+)
+_SOURCE = "docs/privacy/evaluation.md: parallel composition; Balle and Wang 2018, Theorem 8"
+_PARALLEL = (
+    "A record is learned from or held back, never both. So it takes part in the training or in these counts, and the "
+    "two cost no more together than the larger one: this row adds nothing to the others."
+)
+_LEAVES = """
+{share} % of your records, chosen by their place in the file, are held back: nothing is learned from them. {sums} Your
+share of the noise is on every number, and {also} hide them like the sums before. Before the first round, the number
+of your records held back leaves as well.
+"""
+_TWO_SUMS = """
+Once the model is there, two more sums leave. The first counts in which of {cells} ranges of scores they lie. The second
+counts how many of each label lie in each of {bins} ranges at most, and adds up the squares by which the model's
+probabilities are off.
+"""
+_ONE_SUM = """
+Once the model is there, one more sum leaves. It counts how many of each class get which answer.
+"""
+_COST = """
+Measuring the model costs nothing more. What is promised of a record, epsilon = {epsilon}, holds for the run as a whole.
+A record that is held back shows in the counts alone; the model does not depend on it. Every other record shows in the
+training alone. This holds because the side of a record follows from its place in the file. If you sort the file anew
+between two runs, their costs add up, as those of any two runs do.
+"""
+
+
+def evaluation_rows(study: Study) -> tuple[Claim, ...]:
+    """Return the statement's rows for an evaluation."""
+    noise, K = noise_of(study), study.survivors
+    rows = SharedNoiseRows(noise=noise, K=K, source=_SOURCE, assumptions=_ASSUMPTIONS)
+    t = max(1, K - noise.honest)
+    return (
+        rows.row(
+            "evaluation, with the model",
+            K,
+            f"{_PARALLEL} Each count carries the noise of all {K} parties.",
+            "an observer of the release sees nothing that only the participants see",
+            definition="approximate",
+        ),
+        rows.row(
+            f"evaluation, to Charlie with {counted(t, 'party', 'parties')}",
+            K - t,
+            f"{_PARALLEL} They subtract their own noise from the counts; the others' noise stays.",
+            sum_words(study).others if t < K - 1 else "the party that holds the record is honest",
+            definition=COMPUTATIONAL if t < K - 1 else "approximate",
+        ),
+    )
+
+
+def what_leaves(study: Study) -> str:
+    """Return in words which sums are made of the records that measure a model."""
+    if study.multiclass:
+        return paragraphs(_ONE_SUM, {})[0]
+    return paragraphs(_TWO_SUMS, {"cells": CELLS, "bins": MOST_BINS})[0]
+
+
+def with_evaluation(entry: Protocol) -> Protocol:
+    """Return a protocol's entry that also takes a study with ``[evaluation]``; its roles must carry the evaluation out.
+
+    Where a study has no ``[evaluation]``, the entry says what it said before.
+    """
+
+    def check(study: Study) -> None:
+        entry.check(study)
+        check_evaluation(study)
+
+    def statement(study: Study) -> tuple[Claim, ...]:
+        rows = entry.statement(study)
+        if study.evaluation is None:
+            return rows
+        several = tuple(row for row in rows if row.unit in {PARTY, PERSON})
+        return (*(row for row in rows if row not in several), *evaluation_rows(study), *several)
+
+    def explain(study: Study) -> Explanation:
+        said = entry.explain(study)
+        if study.evaluation is None:
+            return said
+        words = {
+            "share": f"{100 * study.evaluation.share:.4g}",
+            "epsilon": digits(study.privacy.epsilon),
+            "sums": what_leaves(study),
+            "also": sum_words(study).also_hidden,
+        }
+        leaves, cost = paragraphs(_LEAVES, words), paragraphs(_COST, words)
+        return replace(said, leaves=(*said.leaves, *leaves), cost=(*said.cost, *cost))
+
+    def cost(study: Study) -> Cost:
+        price = entry.cost(study)
+        if study.evaluation is None:
+            return price
+        layouts = evaluation_layouts(study, fewest_held_back(study))
+        more = price_of_sums(study, [layout.count for layout in layouts], set_up=False)
+        return Cost(*(old + new for old, new in zip(vars(price).values(), vars(more).values(), strict=True)))
+
+    def sum_lengths(study: Study) -> Collection[int]:
+        return {*entry.sum_lengths(study), *(() if study.evaluation is None else evaluation_lengths(study))}
+
+    return replace(
+        entry,
+        check=check,
+        statement=statement,
+        explain=explain,
+        cost=cost,
+        sum_lengths=sum_lengths,
+        evaluates=True,
+    )

@@ -27,7 +27,7 @@ party's work then does not grow with K. The coin is the hash of the roster, into
 go. The masks hide all but the sum as long as the parties that do not side with Charlie are connected by neighbours.
 Fewer than 64 colluders never cut them apart. More of them do so with a chance of 2^-40 at most, up to 368 of 1,000
 parties and 6,333 of 20,000, even if they try 2^40 coins. :mod:`masquerade_core.neighbours` has the proof, and
-:mod:`masquerade_protocols.neighbouring` makes that chance a part of delta, or refuses the study.
+:mod:`masquerade_protocols.variants` makes that chance a part of delta, or refuses the study.
 
 Where sums are made again, Charlie names who remains. With one graph for all sets he could name those of whom an honest
 party's neighbours all side with him. So every set has a graph of its own, drawn from the coin and the set.
@@ -80,7 +80,7 @@ from masquerade_core.errors import ProtocolViolation, RunFailed, SumRefused
 from masquerade_core.neighbours import coin_of_set, neighbours_of
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Broadcast, Message, Name, SealedMessage
+from masquerade_core.wire.codec import Broadcast, Message, Name, SealedMessage
 from masquerade_core.words import counted, listed
 from masquerade_protocols.blocks.layouts import (
     Again,

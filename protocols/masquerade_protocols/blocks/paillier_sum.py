@@ -99,8 +99,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.codec import numbers, pack_numbers
-from masquerade_core.wire.messages import PARTIES, Broadcast, Message
+from masquerade_core.wire.codec import PARTIES, Broadcast, Message, numbers, pack_numbers
 from masquerade_protocols.blocks.coin_toss import coin_toss
 from masquerade_protocols.blocks.layouts import Again, Layout, ReceiptHash, Round, Vector, check_round, receipt
 

@@ -7,10 +7,10 @@ from masquerade_core.privacy.expectation import Expectation, expected_of_sums
 from masquerade_core.study import Study
 from masquerade_core.words import listed
 from masquerade_protocols.blocks.descent import descent_lengths
-from masquerade_protocols.blocks.evaluating import with_evaluation
+from masquerade_protocols.blocks.evaluation import with_evaluation
+from masquerade_protocols.blocks.noise_shares import spends_gaussian
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums
-from masquerade_protocols.blocks.releases import spends_gaussian
 from masquerade_protocols.blocks.retrying import with_retries
 from masquerade_protocols.dp_gd import roles, schedule
 from masquerade_protocols.dp_gd.noiseless import noiseless

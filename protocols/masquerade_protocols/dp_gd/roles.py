@@ -51,8 +51,7 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.blocks.layouts import Vector
-from masquerade_protocols.blocks.noise_shares import FreshNoise, draw_noise_share, kept, to_keep
-from masquerade_protocols.blocks.releases import counted, price_of
+from masquerade_protocols.blocks.noise_shares import FreshNoise, draw_noise_share, kept, price_of, to_keep, with_cost
 from masquerade_protocols.dp_gd.schedule import (
     FRACTION_BITS,
     Parameters,
@@ -203,7 +202,7 @@ async def party(seat: Seat, study: Study, data: Records) -> Model:
     price = price_of(noise, Fraction(1, noise.rounds))
     for t in range(noise.rounds):
         gradient = kept(await seat.once(f"gradient {t}", partial(_gradient, descent, held.training)))
-        noisy = counted(seat, f"round {t + 1}", price, partial(unused.on, gradient, slots))
+        noisy = with_cost(seat, f"round {t + 1}", price, partial(unused.on, gradient, slots))
         descent.step(await sums.open_sum(slots, await noisy(), fingerprint(N, descent.w), noisy))
         await seat.progress(t + 1, noise.rounds)
     return await evaluated(sums, held, descent.model())

@@ -6,9 +6,11 @@ depend on the sums as it likes, and on the noise: ``noise_sd`` is the standard d
 
 A classifier has m *outputs*: one for two classes, with labels -1 and +1, and one for each of several classes, where +1
 stands for this class and -1 for every other.
+
+A symmetric matrix travels as a vector of its upper triangle by rows. There and back, no third copy of it is made.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import erf, log, log2, sqrt
 from typing import Self
@@ -19,24 +21,65 @@ from numpy.typing import NDArray
 from masquerade_core.lazy_scipy import eigh
 from masquerade_core.model import Published
 from masquerade_protocols.dp_whitened.public import NODES, Plan, point_length
-from masquerade_protocols.dp_whitened.triangles import SMALL, blocks, places, symmetric
 
 __all__ = [
+    "SMALL",
     "Centre",
     "Labels",
     "Point",
     "Scorer",
     "Seen",
     "Whitened",
+    "blocks",
     "class_shares",
     "classifier",
     "first_centre",
+    "places",
     "recalibrated",
     "second_centre",
     "step",
+    "symmetric",
     "weight_noise",
     "whitened",
 ]
+
+
+SMALL = 1024
+"""A matrix with so many rows at most is worked on as a whole."""
+
+_AT_ONCE = 256  # rows of a larger one
+
+
+def blocks(d: int, size: int = 0) -> Iterator[slice]:
+    """Return runs of d rows that are worked on at once: of ``size``, or of all rows where these are few."""
+    size = size or (d if d <= SMALL else _AT_ONCE)
+    return (slice(start, min(start + size, d)) for start in range(0, d, size))
+
+
+def places(rows: slice, d: int, *, above: int = 0) -> Iterator[tuple[int, slice]]:
+    """Return (row, its place in the vector) for some rows of a matrix with d of them.
+
+    Parameters
+    ----------
+    rows : slice
+    d : int
+    above : int
+        0 where a row begins with its number on the diagonal, 1 where it begins after it.
+    """
+    for row in range(rows.start, rows.stop):
+        start = row * (2 * (d - above) - row + 1) // 2
+        yield row, slice(start, start + d - above - row)
+
+
+def symmetric(vector: NDArray[np.float64], d: int, diagonal: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Return the matrix of a vector; of one without a diagonal, which is then given by itself."""
+    matrix, above = np.empty((d, d)), int(diagonal is not None)
+    for row, place in places(slice(0, d), d, above=above):
+        matrix[row, row + above :] = matrix[row + above :, row] = vector[place]
+    if diagonal is not None:
+        np.fill_diagonal(matrix, diagonal)
+    return matrix
+
 
 _Floats = NDArray[np.float64]
 

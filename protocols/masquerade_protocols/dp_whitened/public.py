@@ -26,7 +26,7 @@ from masquerade_protocols.blocks.adaptive_sums import (
     squared_mu,
 )
 from masquerade_protocols.blocks.layouts import Layout, as_words, check_slots
-from masquerade_protocols.blocks.releases import Price, price_of
+from masquerade_protocols.blocks.noise_shares import Price, price_of
 
 __all__ = [
     "MOST_COORDINATES",

@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.records import Records
 from masquerade_core.errors import LocalProtocolError
-from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer
+from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, blocks, places
 from masquerade_protocols.dp_whitened.public import NODES, moments_length
-from masquerade_protocols.dp_whitened.triangles import blocks, places
 
 __all__ = [
     "coded",

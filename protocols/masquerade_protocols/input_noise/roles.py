@@ -35,7 +35,7 @@ from masquerade_core.model import Model
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study, as_fraction
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message
 from masquerade_protocols.blocks.descent import check_count
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.input_noise.public import RADIUS_BITS, alpha_of, cost, layout, parameters_of

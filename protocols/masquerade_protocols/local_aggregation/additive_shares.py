@@ -20,8 +20,7 @@ from masquerade_core.errors import ProtocolViolation
 from masquerade_core.saved_model import Shares
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import numbers, pack_numbers
-from masquerade_core.wire.messages import Broadcast, Message
+from masquerade_core.wire.codec import Broadcast, Message, numbers, pack_numbers
 from masquerade_protocols.local_aggregation.public import fraction_bits
 from masquerade_protocols.local_aggregation.zero_sharing import zero_share
 

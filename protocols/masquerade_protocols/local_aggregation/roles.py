@@ -49,7 +49,7 @@ from masquerade_core.model import Model
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
+from masquerade_core.wire.codec import Broadcast, Message, SealedMessage
 from masquerade_protocols.blocks.coin_toss import coin_toss
 from masquerade_protocols.local_aggregation import joint_noise, public_scale, size_class
 from masquerade_protocols.local_aggregation.additive_shares import Published, Share, give_share, publish_shares

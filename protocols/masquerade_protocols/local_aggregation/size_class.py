@@ -30,7 +30,7 @@ from masquerade_core.privacy.noise.joint_gaussian import SIZE_CLASSES
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
+from masquerade_core.wire.codec import Broadcast, Message, SealedMessage
 
 __all__ = ["ClassTerm", "ClassTotal", "SizeClass", "announce_class", "draw_ahead", "select_class"]
 

@@ -19,8 +19,7 @@ from masquerade_core.errors import ProtocolViolation
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import numbers, pack_numbers
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message, numbers, pack_numbers
 
 __all__ = ["MODULUS", "NUMBER_BITS", "MatchBits", "MatchItems", "answer_matches", "find_smallest", "rounds"]
 

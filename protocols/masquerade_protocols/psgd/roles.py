@@ -50,8 +50,15 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.evaluation import evaluated, evaluated_by_all, hold_back
 from masquerade_protocols.blocks.layouts import Vector
-from masquerade_protocols.blocks.noise_shares import FreshNoise, draw_noise_share, kept, to_keep
-from masquerade_protocols.blocks.releases import Price, counted, price_of
+from masquerade_protocols.blocks.noise_shares import (
+    FreshNoise,
+    Price,
+    draw_noise_share,
+    kept,
+    price_of,
+    to_keep,
+    with_cost,
+)
 from masquerade_protocols.psgd.schedule import RHO_TV_BITS, Variant, fraction_bits, layout, layouts, parameters_of, psgd
 
 __all__ = ["Descent", "charlie", "check", "party"]
@@ -172,7 +179,7 @@ async def party(seat: Seat, study: Study, data: Records, variant: Variant = psgd
         if price is None:  # the paper's eta^k is drawn once, so nothing is made again
             opened = await sums.open_sum(slots[t], noisy(), fingerprint(N, descent.w))
         else:
-            again = counted(seat, f"round {t + 1}", price, noisy)
+            again = with_cost(seat, f"round {t + 1}", price, noisy)
             opened = await sums.open_sum(slots[t], await again(), fingerprint(N, descent.w), again)
         descent.step(t, opened)
         await seat.progress(t + 1, T)

@@ -38,7 +38,7 @@ from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.statistics import Statistics
 from masquerade_core.study import Study
-from masquerade_protocols.blocks.releases import counted, price_of
+from masquerade_protocols.blocks.noise_shares import price_of, with_cost
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.summary.public import (
     COUNT_BITS,
@@ -95,7 +95,7 @@ async def party(seat: Seat, study: Study, data: Cells) -> Statistics:
     await sums.precompute([slots])
 
     await seat.stage("histograms")
-    noisy = counted(seat, "histograms", price_of(noise), contributions.__next__)
+    noisy = with_cost(seat, "histograms", price_of(noise), contributions.__next__)
     opened = as_integers(await sums.open_sum(slots, await noisy(), _BOUND_TO, noisy))
     await sums.close()
     return statistics(study, opened)

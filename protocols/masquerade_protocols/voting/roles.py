@@ -49,8 +49,8 @@ from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.messages import Broadcast
-from masquerade_protocols.blocks.releases import count_at_once
+from masquerade_core.wire.codec import Broadcast
+from masquerade_protocols.blocks.noise_shares import count_at_once
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.voting.counting import counters_of, exact_counts, minimiser, noisy_counts, targets_of
 from masquerade_protocols.voting.public import (

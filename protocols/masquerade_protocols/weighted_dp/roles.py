@@ -49,7 +49,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import fingerprint, join_and_count, relay_and_count
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, UNIT, local_descent
-from masquerade_protocols.blocks.releases import count_at_once
+from masquerade_protocols.blocks.noise_shares import count_at_once
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie
 from masquerade_protocols.weighted_dp.public import Plan, layout, noise_of, parameters_of, plan, smallest_part
 

@@ -27,9 +27,9 @@ def blame_of(study: str | Path, evidence: list[Path]) -> Outcome:
     """Say who is proved at fault by files of evidence of one run of a study."""
     from masquerade_core.bounded import MOST_OF_A_RUN, read_text
     from masquerade_core.errors import BadInput
-    from masquerade_core.evidence import Evidence, read_evidence
     from masquerade_core.study import Study
     from masquerade_core.study_files import read_study_text
+    from masquerade_core.wire.proof import Evidence, read_evidence
     from masquerade_core.words import listed
     from masquerade_protocols.blame import run_of, verdict
 

@@ -18,8 +18,8 @@ from masquerade.lobby.messages import MOST_ANSWER, MOST_WORD, Shown, Word, pack,
 from masquerade_core.errors import BadInput, CannotConnect, ProtocolViolation
 from masquerade_core.study import CHARLIE
 from masquerade_host.store.keyfiles import Keys
+from masquerade_host.transport.dialer import Answer, probe
 from masquerade_host.transport.interface import harden
-from masquerade_host.transport.probe import Answer, probe
 
 if TYPE_CHECKING:
     from masquerade_host.transport.proxy import Proxy

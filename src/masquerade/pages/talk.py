@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import PARTIES
+from masquerade_core.wire.codec import PARTIES
 from masquerade_host.store.transcript import Entry, Transcript
 
 __all__ = ["Lane", "Sent", "Stage", "Talk", "talk_of"]

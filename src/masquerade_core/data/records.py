@@ -35,6 +35,7 @@ from masquerade_core.errors import LocalProtocolError, RefusedLocally
 from masquerade_core.study import Coding, Study, as_fraction
 
 __all__ = [
+    "IN_CACHE",
     "ROWS",
     "DigestOf",
     "OfBlock",
@@ -204,14 +205,17 @@ def check_size(n: int, study: Study, source: str, party: str = "") -> None:
 
 # --- Matrices ----------------------------------------------------------------------
 
+IN_CACHE = 1 << 18
+"""Cells of a matrix, two megabytes, that are still in a processor's cache when they are read a second time."""
+
 _CELLS = 1 << 20  # of a matrix that are worked on at once
 _PAGE = 4096
 _WIDE = 4 * _PAGE // 8  # coordinates of a record in which whole pages of memory may hold zeros alone
 
 
-def few_rows(X: NDArray[Any]) -> Iterator[slice]:
-    """Return runs of rows that are worked on at once: what is computed of them takes little memory beside them."""
-    step = min(ROWS, max(1, _CELLS // max(1, X.shape[1])))
+def few_rows(X: NDArray[Any], cells: int = _CELLS) -> Iterator[slice]:
+    """Return runs of rows that are worked on at once: what is computed of so many cells takes little memory."""
+    step = min(ROWS, max(1, cells // max(1, X.shape[1])))
     return (slice(start, start + step) for start in range(0, len(X), step))
 
 

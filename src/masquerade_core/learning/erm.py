@@ -6,12 +6,14 @@ classifier is returned that misses it.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.records import Records
+from masquerade_core.data.records import IN_CACHE, Records, few_rows
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 from masquerade_core.lazy_scipy import minimize
 from masquerade_core.learning.losses import Loss, loss_of, objective_gradient
@@ -37,6 +39,8 @@ TOLERANCE = 1e-9
 """The largest norm of the gradient at a classifier that may be used."""
 
 _FEW = 48  # up to so many coordinates, Newton's steps alone take less time than L-BFGS and they do
+_PART = 8  # d/8 steps of L-BFGS take about as long as a matrix of second derivatives
+_GOAL = TOLERANCE / 2  # of L-BFGS: what follows adds rounding errors
 _MEMORY = 20  # earlier steps from which L-BFGS guesses the second derivatives
 _MAX_STEPS = 200
 _ARMIJO = 1e-4
@@ -63,8 +67,9 @@ def fit(
     """Minimise J(w) = (1/n) sum phi(y w.x) + (Lambda/2) ||w||^2, perturbed by linear.w + (extra/2) ||w||^2.
 
     With weights, the mean is (1/n) sum weights_i phi(y_i w.x_i). Where there are many coordinates, L-BFGS comes near
-    (:func:`approach`). Newton's method with backtracking takes the steps that are left, often none. J is strongly
-    convex, so the minimiser is unique, and the result does not depend on the path of the iteration.
+    (:func:`approach`). If its gradients fall slowly, it goes on in coordinates in which J is nearly round. Newton's
+    method with backtracking takes the steps that are left, often none. J is strongly convex, so the minimiser is
+    unique. The gradient is checked at the point that is returned, whichever steps led there.
 
     Parameters
     ----------
@@ -100,13 +105,13 @@ def fit(
     """
     if not (Lambda > 0 and extra >= 0):
         raise LocalProtocolError("Lambda must be greater than 0, and extra at least 0, for a unique minimiser")
-    phi = _weighted(loss_of(loss), weights, len(y))
+    _check_weights(weights, len(y))
     if linear is not None and not np.linalg.norm(linear) <= _LARGEST_LINEAR:
         raise RunFailed(
             "the noise is so large, compared with the records, that floating point cannot find the minimiser",
             "choose a larger epsilon, or take part with more records",
         )
-    return _newton(lambda f: f(X, y), Sums(np.zeros(X.shape[1]), phi, len(y)), Lambda, linear, extra)
+    return _newton(lambda f: f(X, y), Sums(np.zeros(X.shape[1]), loss_of(loss), len(y), weights), Lambda, linear, extra)
 
 
 def fit_records(records: Records, Lambda: float, loss: str | Loss = "logistic") -> _Array:
@@ -135,6 +140,8 @@ class Sums:
     loss : Loss
     n : int
         The number of all records.
+    weights : ndarray, shape (n,), optional
+        Those of all records, where there is one block.
     second : bool
         Whether it is the sum of second derivatives, over n; otherwise the sum of losses, and that of gradients.
     """
@@ -142,15 +149,33 @@ class Sums:
     w: _Array
     loss: Loss
     n: int
+    weights: _Array | None = None
     second: bool = False
 
     def __call__(self, X: _Array, y: _Array) -> _Array:
         """Return the sums of one block: shape (d, d), or (1 + d,)."""
-        margins = y * (X @ self.w)
+        d = X.shape[1]
         if self.second:
-            hessian: _Array = (X.T * (self.loss.curvature(margins) / self.n)) @ X
+            hessian = np.zeros((d, d))
+            for some in few_rows(X, max(IN_CACHE, d * d)):
+                rows = X[some]
+                curvature = self._loss_of(some).curvature(y[some] * (rows @ self.w)) / self.n
+                if self.loss.convex:  # a matrix times itself takes half the time
+                    rows = rows * np.sqrt(curvature)[:, None]
+                    hessian += rows.T @ rows
+                else:
+                    hessian += (rows.T * curvature) @ rows
             return hessian
-        return np.append(self.loss.value(margins).sum(), X.T @ (self.loss.derivative(margins) * y))
+        sums = np.zeros(1 + d)
+        for some in few_rows(X, IN_CACHE):
+            rows, signs, loss = X[some], y[some], self._loss_of(some)
+            margins = signs * (rows @ self.w)
+            sums[0] += loss.value(margins).sum()
+            sums[1:] += rows.T @ (loss.derivative(margins) * signs)
+        return sums
+
+    def _loss_of(self, rows: slice) -> Loss:
+        return self.loss if self.weights is None else _weighted(self.loss, self.weights[rows])
 
 
 def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear: _Array | None, extra: float) -> _Array:
@@ -162,16 +187,24 @@ def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear:
         gradient: _Array = sums[1:] / start.n + (Lambda + extra) * w
         return (value, gradient) if linear is None else (value + float(linear @ w), gradient + linear)
 
-    w = start.w
-    if len(w) > _FEW:
-        w = approach(first_order, w, len(w))
-    value, gradient = first_order(w)
+    def second_order(w: _Array) -> _Array:
+        hessian = added(replace(start, w=w, second=True))
+        hessian[np.diag_indices_from(hessian)] += Lambda + extra
+        return hessian
+
+    d = len(start.w)
+    if d <= _FEW:
+        w, (value, gradient) = start.w, first_order(start.w)
+    else:
+        w, value, gradient = approach(first_order, start.w, d // _PART)
+        if np.linalg.norm(gradient) > TOLERANCE:
+            with suppress(np.linalg.LinAlgError):  # rounding errors leave no root; Newton's method goes on
+                along = np.linalg.inv(np.linalg.cholesky(second_order(w))).T
+                w, value, gradient = approach(first_order, w, d // _PART, along)
     for _ in range(_MAX_STEPS):
         if np.linalg.norm(gradient) <= TOLERANCE:
             return w
-        hessian = added(replace(start, w=w, second=True))
-        hessian[np.diag_indices_from(hessian)] += Lambda + extra
-        direction = np.linalg.solve(hessian, -gradient)
+        direction = np.linalg.solve(second_order(w), -gradient)
         slope = float(gradient @ direction)
         rounding = _ROUNDING * max(1.0, abs(value))
         step = 1.0
@@ -184,10 +217,12 @@ def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear:
     raise not_precise(Lambda)
 
 
-def approach(first_order: Callable[[_Array], tuple[float, _Array]], start: _Array, steps: int) -> _Array:
-    """Return a point where the gradient's norm is about ``TOLERANCE``, or as near to it as L-BFGS comes.
+def approach(
+    first_order: Callable[[_Array], tuple[float, _Array]], start: _Array, steps: int, along: _Array | None = None
+) -> tuple[_Array, float, _Array]:
+    """Return w, the value there and the gradient, whose norm is below ``TOLERANCE`` if L-BFGS comes so near.
 
-    Nothing rests on it: the caller checks the gradient there, and goes on by Newton's method.
+    Nothing rests on it: the caller checks the gradient, and goes on by Newton's method.
 
     Parameters
     ----------
@@ -195,30 +230,37 @@ def approach(first_order: Callable[[_Array], tuple[float, _Array]], start: _Arra
         w -> (value, gradient) of a strongly convex function.
     start : ndarray, shape (d,)
     steps : int
-        How many steps at most: d of them take about as long as two of Newton's with its d by d matrix.
+        After so many, L-BFGS goes on only where as many more will do, if the gradient falls as it fell so far.
+    along : ndarray, shape (d, d), optional
+        L-BFGS then looks for v in w = start + along v. Few steps do if the second derivatives by v are near to 1.
     """
+    norms: list[float] = []
+    best: list[tuple[_Array, float, _Array]] = []
 
-    def watched(w: _Array) -> tuple[float, _Array]:
+    def watched(v: _Array) -> tuple[float, _Array]:
+        w = start + (v if along is None else along @ v)
         value, gradient = first_order(w)
-        if np.linalg.norm(gradient) <= TOLERANCE / 2:
-            raise _Near(w.copy())
-        return value, gradient
+        norms.append(float(np.linalg.norm(gradient)))
+        if not best or value <= best[0][1] or norms[-1] <= _GOAL:
+            best[:] = [(w, value, gradient)]
+        if norms[-1] <= _GOAL or (len(norms) > steps and _left(norms) > steps):
+            raise _Enough
+        return value, gradient if along is None else gradient @ along
 
-    options = {"maxiter": steps, "gtol": 0.0, "ftol": 0.0, "maxcor": _MEMORY}
-    with np.errstate(all="ignore"):
-        try:
-            found: _Array = minimize(watched, start, jac=True, method="L-BFGS-B", options=options).x
-        except _Near as near:
-            return near.w
-    return found if np.isfinite(found).all() else start
+    options = {"maxiter": 2 * steps, "gtol": 0.0, "ftol": 0.0, "maxcor": _MEMORY}
+    with np.errstate(all="ignore"), suppress(_Enough):
+        minimize(watched, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+    return best[0]
 
 
-class _Near(Exception):
-    """No error: it ends L-BFGS where the gradient is short enough."""
+class _Enough(Exception):
+    """No error: it ends L-BFGS."""
 
-    def __init__(self, w: _Array) -> None:
-        super().__init__()
-        self.w = w
+
+def _left(norms: list[float]) -> float:
+    """Return how many steps are left to ``_GOAL``, if each divides the gradient's norm by as much as those so far."""
+    first, last = norms[0], norms[-1]
+    return len(norms) * log(last / _GOAL) / log(first / last) if last < first else inf
 
 
 def not_precise(Lambda: float) -> RunFailed:
@@ -230,12 +272,15 @@ def not_precise(Lambda: float) -> RunFailed:
     )
 
 
-def _weighted(phi: Loss, weights: _Array | None, n: int) -> Loss:
-    """Return weights_i phi(m_i) as a loss of all n margins; its mean is the weighted mean of phi."""
+def _check_weights(weights: _Array | None, n: int) -> None:
     if weights is None:
-        return phi
+        return
     if weights.shape != (n,) or not ((weights >= 0).all() and abs(weights.sum() - n) <= _SUM_SLACK * n):
         raise LocalProtocolError("the weights must be one for each record, none of them negative, with a mean of 1")
+
+
+def _weighted(phi: Loss, weights: _Array) -> Loss:
+    """Return weights_i phi(m_i) as a loss of the margins of these records."""
     return replace(
         phi,
         value=lambda m: weights * phi.value(m),
@@ -277,7 +322,8 @@ def gradient_norm(
 
     Divided by Lambda + extra, it bounds the distance of w from the minimiser.
     """
-    phi = _weighted(loss_of(loss), weights, len(y))
+    _check_weights(weights, len(y))
+    phi = loss_of(loss) if weights is None else _weighted(loss_of(loss), weights)
     gradient = objective_gradient(w, X, y, Lambda, phi, linear=linear, extra=extra)
     return float(np.linalg.norm(gradient))
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from masquerade_core.lazy_scipy import ndtr, ndtri
-from masquerade_core.learning.evaluation import Bins, Counts, evaluate
-from masquerade_core.privacy.noise.evaluation_counts import COUNT_UNITS, LOCATE_UNITS
+from masquerade_core.learning.evaluation import COUNT_UNITS, LOCATE_UNITS, Bins, Counts, evaluate
 
 __all__ = ["expected_reach", "records_needed"]
 

@@ -147,7 +147,7 @@ def _newton(X: _Array, T: _Array, Lambda: float) -> _Array:
         return float(value), ((P / total - T).T @ X / len(X) + Lambda * W).ravel()
 
     if W.size > _FEW:
-        W = approach(first_order, W.ravel(), _MAX_QUICK_STEPS).reshape(W.shape)
+        W = approach(first_order, W.ravel(), _MAX_QUICK_STEPS)[0].reshape(W.shape)
     value = softmax_objective(W, X, T, Lambda)
     for _ in range(_MAX_STEPS):
         P = softmax_probabilities(X, W)

@@ -21,8 +21,7 @@ from pydantic import Field, model_validator
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.study import CHARLIE
 from masquerade_core.study.sections import MOST_PARTIES
-from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message, decode, encode
 
 __all__ = [
     "MAX_SHOWN",

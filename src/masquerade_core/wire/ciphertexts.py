@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, PublicKey, no_ciphertext
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
-from masquerade_core.wire.messages import OneSend
+from masquerade_core.wire.codec import OneSend
 from masquerade_core.words import counted
 
 __all__ = ["Ciphertexts"]

@@ -38,8 +38,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
 from masquerade_core.errors import COPIES, LocalProtocolError, MasqueradeError, ProtocolViolation, StateCopied
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import MAX_BODY, unpack_strict
-from masquerade_core.wire.messages import NAME_BYTES, PARTIES
+from masquerade_core.wire.codec import MAX_BODY, NAME_BYTES, PARTIES, unpack_strict
 
 __all__ = [
     "HASH_BYTES",

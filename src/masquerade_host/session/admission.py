@@ -15,13 +15,13 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame
 from masquerade_core.words import listed
-from masquerade_host.channel.channel import Channel
-from masquerade_host.faults.evidence import seen_in
+from masquerade_host.channel import Channel
+from masquerade_host.faults.endings import seen_in
 from masquerade_host.process.progress import Observer, Stats
+from masquerade_host.session.agreement import ASK, Ask, padded
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.hop import Contest, Hop, Hops, Whose
 from masquerade_host.session.messages import Fields, Hello, Refusal, RefusalReason, read_beat
-from masquerade_host.session.rollback_check import ASK, Ask, padded
 from masquerade_host.session.rosters import Keys as BoxKeys
 from masquerade_host.session.states import HopEvent, JoinState, Turn
 from masquerade_host.transport.interface import Arrival

@@ -14,24 +14,21 @@ from masquerade_core.roster_disclosure import asked_by, closes_with_all, coin_of
 from masquerade_core.seat import Forecast, Join, Receive, Release, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, bits_of, pack_abort, read_abort
-from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.codec import PARTIES, decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id, split_boxes
-from masquerade_core.wire.messages import PARTIES
 from masquerade_core.words import listed
-from masquerade_host.channel.channel import MAX_KEPT, Channel
-from masquerade_host.faults.endings import LONG, check_abort, heard, refuted, unanswered
-from masquerade_host.faults.evidence import attributed
+from masquerade_host.channel import MAX_KEPT, Channel
+from masquerade_host.faults.endings import LONG, attributed, check_abort, heard, refuted, unanswered
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, Relayed, quiet
 from masquerade_host.session.admission import Admission
+from masquerade_host.session.agreement import ANSWER, ASK, Ask, BroadcastLog, Standing, Standings, padded
 from masquerade_host.session.hop import Hop, Hops
 from masquerade_host.session.large_rosters import Shower, check_size
 from masquerade_host.session.lateness import Lateness
 from masquerade_host.session.messages import AllClosed, Closed, read_beat
-from masquerade_host.session.rollback_check import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.session.session import Session
 from masquerade_host.session.states import HopEvent, JoinState, Turn
-from masquerade_host.session.transcript_agreement import BroadcastLog
 from masquerade_host.store.journal import Entry
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.interface import Arrival, CharlieLink

@@ -13,7 +13,7 @@ from masquerade_core.errors import COPIES, RunFailed, StateCopied
 from masquerade_core.seat import Release
 from masquerade_core.wire.frames import Frame
 from masquerade_core.words import counted
-from masquerade_host.channel.channel import Channel
+from masquerade_host.channel import Channel
 from masquerade_host.process.progress import Stats
 from masquerade_host.store.journal import Entry, ReplayLog, digest_of
 from masquerade_host.store.transcript import Recorder

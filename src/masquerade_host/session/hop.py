@@ -8,7 +8,7 @@ from enum import Enum
 
 from masquerade_core.errors import LocalProtocolError, MasqueradeError, ProtocolViolation
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, two_contents
-from masquerade_host.channel.channel import CONNECTIONS, Channel
+from masquerade_host.channel import CONNECTIONS, Channel
 from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
 from masquerade_host.transport.interface import Arrival, CharlieLink
 

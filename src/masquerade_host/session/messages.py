@@ -36,9 +36,8 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.crypto.pair_keys import image_of
 from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.wire.aborts import Bits, bits_of, names_in
-from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.codec import Message, decode, encode
 from masquerade_core.wire.frames import HASH_BYTES, LONGEST_PATH, NONCE_BYTES
-from masquerade_core.wire.messages import Message
 from masquerade_host.process.program import PROGRAM_BYTES
 
 __all__ = [

@@ -4,7 +4,7 @@ Charlie, the curator, is the only participant a party has a connection to. The t
 :mod:`masquerade_host.session.states` rules what the party may say and hear in each state of that connection. The party
 says hello until Charlie answers, checks the roster (:class:`Seating`), and stays until
 he has its last message. A party that was started again sends nothing new until it knows where the others stand
-(:class:`~masquerade_host.session.rollback_check.ResumeBarrier`).
+(:class:`~masquerade_host.session.agreement.ResumeBarrier`).
 
 *The public schedule.* A party's frames leave at fixed times after the frame that they answer, not when they are ready.
 Computing time grows with the number of records. An observer of the network sees when a frame arrives at a party and
@@ -39,19 +39,17 @@ from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, pack_boxes, run_id, target
 from masquerade_core.wire.proof import Judge
-from masquerade_host.channel.channel import MAX_KEPT, Channel, first_connection
-from masquerade_host.faults.endings import Known, heard
-from masquerade_host.faults.evidence import attributed
+from masquerade_host.channel import MAX_KEPT, Channel, first_connection
+from masquerade_host.faults.endings import Known, attributed, heard
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
+from masquerade_host.session.agreement import BroadcastLog, ResumeBarrier, check_closing
 from masquerade_host.session.commits import Debits
 from masquerade_host.session.messages import Beat, Closed, Fields, Hello, Hellos, Refusal, Roster, read_beat
-from masquerade_host.session.rollback_check import ResumeBarrier
 from masquerade_host.session.rosters import Keys as BoxKeys
 from masquerade_host.session.rosters import box_keys_of
 from masquerade_host.session.session import Session
 from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
-from masquerade_host.session.transcript_agreement import BroadcastLog, check_closing
 from masquerade_host.store.journal import Entry, digest_of
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.dialer import RETRY_EVERY, Dialing, WhoAnswers
@@ -366,7 +364,7 @@ class PartySession(Session):
     connect : callable
         Makes the link; called when the role joins, not before.
     who_answers : callable
-        Looks at Charlie's address (:func:`~masquerade_host.transport.probe.probe`).
+        Looks at Charlie's address (:func:`~masquerade_host.transport.dialer.probe`).
     version, observe, clock, debits, program, forecast
         See :class:`~masquerade_host.session.session.Session`.
     """

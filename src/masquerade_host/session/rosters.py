@@ -14,7 +14,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import HASH_BYTES, Endpoint
 from masquerade_core.words import counted
-from masquerade_host.faults.evidence import seen_in
+from masquerade_host.faults.endings import seen_in
 from masquerade_host.session.messages import Hello, Roster
 
 __all__ = ["Keys", "Reader", "box_keys_of"]

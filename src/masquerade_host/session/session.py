@@ -5,7 +5,7 @@ session carries them out: it takes the role's effects, the frames that arrived a
 does no input or output of its own, except through its link. All of it happens in one thread, the I/O thread, so there
 are no locks. :class:`~masquerade_host.session.charlie.CharlieSession` and
 :class:`~masquerade_host.session.party.PartySession` are the two ends. Each is made of parts that know nothing of each
-other: channels (:mod:`masquerade_host.channel.channel`), the states of its hops
+other: channels (:mod:`masquerade_host.channel`), the states of its hops
 (:mod:`masquerade_host.session.states`), commits (:mod:`masquerade_host.session.commits`), and the ones here.
 
 *Inbox.* Frames for a role that it has not asked for yet, in a bounded space.
@@ -31,16 +31,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
-from masquerade_core.evidence import Kept
 from masquerade_core.seat import Effect, Forecast, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, bits_of
 from masquerade_core.wire.codec import MAX_BODY
 from masquerade_core.wire.frames import Frame
-from masquerade_core.wire.proof import Judge
-from masquerade_host.channel.channel import Channel
-from masquerade_host.faults.endings import abort_of, unanswered, violation_in
-from masquerade_host.faults.evidence import LastFrames, evidence_of, seen_frames, shown_for
+from masquerade_core.wire.proof import Judge, Kept
+from masquerade_host.channel import Channel
+from masquerade_host.faults.endings import (
+    LastFrames,
+    abort_of,
+    evidence_of,
+    seen_frames,
+    shown_for,
+    unanswered,
+    violation_in,
+)
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import JOINING, News, Observer, Stats
 from masquerade_host.session.commits import Commits, Debits

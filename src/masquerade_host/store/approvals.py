@@ -16,8 +16,7 @@ from masquerade_core import __version__
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
 from masquerade_core.study import Study
 from masquerade_core.study.sections import DECLARED
-from masquerade_host.store.state import StateFolder, private_folder
-from masquerade_host.store.syncing import sync_folder, write_private
+from masquerade_host.store.state import StateFolder, private_folder, sync_folder, write_private
 
 __all__ = ["Approval", "Compared", "all_approvals", "find_approval", "need_approval", "record_approval"]
 

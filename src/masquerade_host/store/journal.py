@@ -63,8 +63,16 @@ from masquerade_core.wire.frames import RUN_BYTES
 from masquerade_core.words import counted
 from masquerade_host.process.program import Program
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.store.state import CHAIN_BYTES, damaged, is_damage, link, private_folder, state_folder
-from masquerade_host.store.syncing import sync_file, sync_folder
+from masquerade_host.store.state import (
+    CHAIN_BYTES,
+    damaged,
+    is_damage,
+    link,
+    private_folder,
+    state_folder,
+    sync_file,
+    sync_folder,
+)
 
 __all__ = [
     "FINISHED",
@@ -359,7 +367,7 @@ _SETTINGS = (
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a commit returns when the disk has it
-    "PRAGMA fullfsync = ON",  # on macOS, with F_FULLFSYNC as in masquerade_host.store.syncing
+    "PRAGMA fullfsync = ON",  # on macOS, with F_FULLFSYNC as in masquerade_host.store.state
     "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA secure_delete = ON",
     "PRAGMA temp_store = MEMORY",

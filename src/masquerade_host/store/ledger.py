@@ -58,8 +58,7 @@ from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_host.session.commits import Debits
 from masquerade_host.store.journal import LOG_PAGES, grow
-from masquerade_host.store.state import StateFolder, damaged, is_damage
-from masquerade_host.store.syncing import sync_file, sync_folder
+from masquerade_host.store.state import StateFolder, damaged, is_damage, sync_file, sync_folder
 
 __all__ = [
     "NO_RELEASES",
@@ -477,7 +476,7 @@ def _make_empty(path: Path) -> None:
 
 
 def _make_durable(db: sqlite3.Connection) -> None:
-    """Let a commit return when the disk has it; on macOS with F_FULLFSYNC, as in masquerade_host.store.syncing."""
+    """Let a commit return when the disk has it; on macOS with F_FULLFSYNC, as in masquerade_host.store.state."""
     for setting in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"):
         db.execute(f"PRAGMA {setting}")
 

@@ -12,8 +12,7 @@ from masquerade_core.rng import SystemRng
 from masquerade_host.store.kept_keys import UNTIL, public_beside
 from masquerade_host.store.keyfiles import HALVES_BYTES, Keys, load_keys, text_of, too_little_memory
 from masquerade_host.store.locked_keys import LockedKeys, NotEnoughMemory, passphrase_of
-from masquerade_host.store.state import private_folder
-from masquerade_host.store.syncing import sync_file, sync_folder
+from masquerade_host.store.state import private_folder, sync_file, sync_folder
 
 __all__ = ["Rotated", "make_keys", "rotate_keys"]
 

@@ -24,15 +24,14 @@ from masquerade_core.errors import (
     RunFailed,
     Spent,
 )
-from masquerade_core.evidence import EVIDENCE, Findings
 from masquerade_core.model import ESTIMATES, FEATURES, STATISTICS
 from masquerade_core.privacy.accounting.composition import Total, cost_of
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.faults.evidence import after_check
+from masquerade_core.wire.proof import EVIDENCE, Findings
+from masquerade_host.faults.endings import after_check
 from masquerade_host.process.process import held
 from masquerade_host.session.session import Session
-from masquerade_host.store.state import private_folder
-from masquerade_host.store.syncing import sync_file, sync_folder
+from masquerade_host.store.state import private_folder, sync_file, sync_folder
 from masquerade_host.store.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed
 
 __all__ = [
@@ -214,7 +213,7 @@ class RunDirectory:
 
     A failed attempt leaves no results. It leaves a folder ``attempt-1``, ``attempt-2`` and so on, where there is
     something to keep. ``spent.json`` there is the privacy that was spent before, if something was released.
-    ``evidence.json`` has the signed frames that its end rests on (:mod:`masquerade_core.evidence`). So the same
+    ``evidence.json`` has the signed frames that its end rests on (:mod:`masquerade_core.wire.proof`). So the same
     command can be given again. The directory is entered before the run. So one that cannot be used is found before
     anything is sent.
 

@@ -1,4 +1,4 @@
-"""The state folder: what a participant's machine keeps from run to run, and what damage to its files looks like.
+"""The state folder: what a participant's machine keeps, what damage to it looks like, and what outlives a power cut.
 
 The folder lies outside the folders of results. It holds the ledger of the privacy budget, the site's policy, the
 approvals, and the journals of runs under way. One machine has one such folder for all its studies, so a budget cannot
@@ -8,6 +8,8 @@ be spent twice by writing results elsewhere.
 journal and the ledger chain their rows under a key and know how many there are, so they notice. They say which file is
 damaged, and nobody is accused. A file that is sound but cannot be used at the moment, for instance on a full disk, is
 another case.
+
+*Power cuts.* This is the one place that tells a disk to keep a file, or a folder's list of files.
 """
 
 import os
@@ -19,12 +21,99 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from masquerade_core.errors import BadInput, Damaged
-from masquerade_host.store.syncing import sync_folder
 
 if TYPE_CHECKING:
     from masquerade_core.study import Study
+import contextlib
+import errno
+import secrets
 
-__all__ = ["CHAIN_BYTES", "StateFolder", "damaged", "is_damage", "link", "private_folder", "state_folder"]
+__all__ = [
+    "CHAIN_BYTES",
+    "StateFolder",
+    "damaged",
+    "is_damage",
+    "link",
+    "private_folder",
+    "state_folder",
+]
+
+
+try:
+    import fcntl
+except ImportError:  # Windows, which has os.fsync alone
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["sync_file", "sync_folder", "write_private"]
+
+_NOT_OFFERED = {errno.ENOTSUP, errno.EINVAL, errno.ENOTTY}
+
+
+def sync_file(file: int) -> None:
+    """Return when the disk has all that was written to an open file, or to a folder.
+
+    On macOS ``fsync`` returns when the disk has the bytes in its own cache, which a power cut empties. ``F_FULLFSYNC``
+    empties that cache to the medium. A file system that does not offer it, such as a share of the network, gets the
+    ``fsync`` of other systems.
+
+    Parameters
+    ----------
+    file : int
+        A descriptor.
+
+    Raises
+    ------
+    OSError
+        The disk could not write.
+    """
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        try:
+            fcntl.fcntl(file, full)
+        except OSError as error:
+            if error.errno not in _NOT_OFFERED:
+                raise
+        else:
+            return
+    os.fsync(file)
+
+
+def sync_folder(path: Path) -> None:
+    """Return when the disk has a folder's list of files: a new name, or one that was changed.
+
+    Raises
+    ------
+    OSError
+        The folder is not there, or the disk could not write.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync_file(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file for its owner alone, whole or not at all; one of this name is replaced.
+
+    Raises
+    ------
+    OSError
+        The disk is full or broken, or the folder cannot be written to.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            sync_file(file.fileno())
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
 
 
 # --- Damage ----------------------------------------------------------------------

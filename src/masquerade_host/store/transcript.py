@@ -26,7 +26,7 @@ import msgpack
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.messages import PARTIES
+from masquerade_core.wire.codec import PARTIES
 
 __all__ = ["TRANSCRIPT", "Entry", "Recorder", "Transcript", "chained", "hash_of_files", "hashed", "read_transcript"]
 

@@ -7,7 +7,7 @@ process's file descriptors, and asks the kernel how many bytes libzmq has read f
 less often, so that it takes a twentieth of a processor at most. Under Linux only; elsewhere nobody watches.
 
 A connection *has spoken* if a whole message of an admitted party came along it. An honest party speaks as soon as it is
-connected. Each of its messages has at most 16 kB (:mod:`masquerade_host.channel.channel`), so it never leaves much
+connected. Each of its messages has at most 16 kB (:mod:`masquerade_host.channel`), so it never leaves much
 unfinished.
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from masquerade_core.errors import BadInput
-from masquerade_host.channel.channel import MAX_CONNECTIONS, MAX_MESSAGE, QUEUE
+from masquerade_host.channel import MAX_CONNECTIONS, MAX_MESSAGE, QUEUE
 
 __all__ = ["UNFINISHED", "Connection", "ConnectionLimits", "check_descriptors", "too_costly"]
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import zmq
 from zmq.utils import z85
 
-from masquerade_host.channel.channel import MAX_MESSAGE, QUEUE
+from masquerade_host.channel import MAX_MESSAGE, QUEUE
 from masquerade_host.store.keyfiles import Keys
 
 __all__ = [

@@ -6,7 +6,7 @@ Charlie binds a ROUTER socket; parties connect DEALER sockets outwards (:mod:`ma
 ZeroMQ's encryption, is always on. The key that the CURVE handshake proves says who a peer is. ZeroMQ attaches it to
 every message as ``User-Id``; routing ids are only return addresses. One thread alone uses a socket: the one that made
 it. Frames that ZeroMQ cannot send at once wait here and are offered again. They travel in pieces
-(:mod:`masquerade_host.channel.channel`), so that somebody without a key costs little;
+(:mod:`masquerade_host.channel`), so that somebody without a key costs little;
 :mod:`masquerade_host.transport.connection_limits` bounds the rest of what strangers and parties can cost.
 """
 
@@ -23,7 +23,7 @@ import zmq
 from zmq.utils import z85
 
 from masquerade_core.errors import BadInput
-from masquerade_host.channel.channel import BadChunk, Joiners, Outbox, cut
+from masquerade_host.channel import BadChunk, Joiners, Outbox, cut
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.connection_limits import ConnectionLimits, check_descriptors
 from masquerade_host.transport.interface import AT_ONCE, DENIED, Arrival, harden

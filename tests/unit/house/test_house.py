@@ -99,7 +99,7 @@ def test_every_package_and_every_protocol_stands_on_the_map() -> None:
         ("masquerade_protocols.blocks.descent", ("join_and_count",)),
         ("masquerade_protocols.blocks.secure_sum", ("PartySums.open_sum", "CharlieSums.open_sum")),
         ("masquerade_core.privacy.statement", ("Claim", "Rows", "SharedNoiseRows")),
-        ("masquerade_core.wire.messages", ("Message", "SealedMessage")),
+        ("masquerade_core.wire.codec", ("Message", "SealedMessage")),
         ("masquerade_core.seat", ("Seat.once", "Seat.release")),
         ("masquerade_protocols.entry", ("Protocol",)),
         ("masquerade_core.privacy.noise.output_perturbation", ("paper_scale",)),

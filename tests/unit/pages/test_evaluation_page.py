@@ -7,15 +7,17 @@ import re
 import pytest
 from benchmarks.coverage import FIGURES, GRID, Case, tallies
 
-from masquerade_core.learning.evaluation import CELLS, MOST_BINS, locate_bins
-from masquerade_core.learning.expected_intervals import expected_reach
-from masquerade_core.privacy.noise.evaluation_counts import (
+from masquerade_core.learning.evaluation import (
+    CELLS,
     COUNT_UNITS,
     LOCATE_UNITS,
+    MOST_BINS,
     SQUARE_UNITS,
     count_sd,
     counts_noise,
+    locate_bins,
 )
+from masquerade_core.learning.expected_intervals import expected_reach
 from masquerade_protocols.blocks.evaluation import evaluation_layouts
 from tests.evaluation_helpers import held_back_study
 from tests.pages import Page, defined_tests

@@ -171,7 +171,7 @@ def test_two_keys_agree_in_one_place_and_in_the_probe_of_the_transports_handshak
     found = {
         path.relative_to(ROOT).as_posix() for f in _FOLDERS for path in (ROOT / f).rglob("*.py") if set(_uses(path))
     }
-    assert found == {"src/masquerade_core/crypto/pair_keys.py", "src/masquerade_host/transport/probe.py"}
+    assert found == {"src/masquerade_core/crypto/pair_keys.py", "src/masquerade_host/transport/dialer.py"}
 
 
 def test_the_secret_of_two_keys_is_extracted_from_and_serves_nothing_else() -> None:

@@ -1,10 +1,12 @@
 """The classifier is the minimiser of the regularised risk, the same as another library's."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
@@ -20,6 +22,10 @@ from masquerade_core.learning.erm import (
     predict_labels,
 )
 from masquerade_core.learning.losses import (
+    LOGISTIC,
+    SIGMOID,
+    SMOOTHED_HINGE,
+    Loss,
     logistic_curvature,
     logistic_loss,
     logistic_slope,
@@ -30,6 +36,8 @@ from masquerade_core.learning.softmax import fit_softmax
 from tests.messages import raises
 
 _Array = NDArray[np.float64]
+_FirstOrder = Callable[[_Array], tuple[float, _Array]]
+_Point = tuple[_Array, float, _Array]
 
 
 def _data(kind: str, n: int, d: int, seed: int) -> tuple[_Array, _Array]:
@@ -107,29 +115,70 @@ def test_where_quasi_newton_steps_come_near_or_not_the_gradient_is_within_the_to
     y, linear = np.sign(X[:, 0]), noise * rng.standard_normal(60)
     w = fit(X, y, Lambda, linear=linear)
     assert gradient_norm(w, X, y, Lambda, linear=linear) <= TOLERANCE
-    monkeypatch.setattr(erm, "approach", lambda _, start, steps: start + 1.0)  # nowhere near
+
+    def nowhere_near(first_order: _FirstOrder, start: _Array, steps: int, along: _Array | None = None) -> _Point:
+        return (start + 1.0, *first_order(start + 1.0))
+
+    monkeypatch.setattr(erm, "approach", nowhere_near)
     other = fit(X, y, Lambda, linear=linear)
     assert gradient_norm(other, X, y, Lambda, linear=linear) <= TOLERANCE
     assert np.linalg.norm(w - other) <= 2 * TOLERANCE / Lambda
 
 
-def test_with_many_coordinates_no_matrix_of_second_derivatives_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would cost ten times what scikit-learn's fit does."""
-    rng, made, sums = np.random.default_rng(6), list[bool](), Sums.__call__
-    X = rng.standard_normal((300, 100)) / 20
-    y = np.where(rng.random(300) < 0.5, 1.0, -1.0)
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return a list to which each sum over records adds whether it is one of second derivatives."""
+    made, sums = list[bool](), Sums.__call__
 
     def counted(own: Sums, X: _Array, y: _Array) -> _Array:
         made.append(own.second)
         return sums(own, X, y)
 
     monkeypatch.setattr(Sums, "__call__", counted)
+    return made
+
+
+def test_with_many_coordinates_no_matrix_of_second_derivatives_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would cost ten times what scikit-learn's fit does."""
+    rng, made = np.random.default_rng(6), _counted(monkeypatch)
+    X = rng.standard_normal((300, 100)) / 20
+    y = np.where(rng.random(300) < 0.5, 1.0, -1.0)
     fit(X, y, 1e-3)
     assert not any(made)
     assert 5 < len(made) < 40
     made.clear()
     fit(X[:, :20], y, 1e-3)
     assert any(made)  # with few, Newton's steps cost less
+
+
+def test_where_the_gradient_falls_slowly_one_matrix_of_second_derivatives_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-BFGS alone would take some 200 steps here, and Newton's method nine matrices."""
+    rng, made = np.random.default_rng(8), _counted(monkeypatch)
+    X = rng.standard_normal((2000, 80)) * np.logspace(0, -2, 80) / 6
+    X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    y = np.where(rng.random(2000) < expit(20 * X[:, :20].sum(axis=1)), 1.0, -1.0)
+    w = fit(X, y, 1e-6)
+    assert gradient_norm(w, X, y, 1e-6) <= TOLERANCE
+    assert sum(made) == 1
+    assert len(made) < 40
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, SMOOTHED_HINGE, SIGMOID])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_over_a_few_records_at_a_time_are_those_over_all(
+    loss: Loss, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = _data("noisy", 53, 4, seed=9)
+    weights = np.random.default_rng(9).random(53) if weighted else np.ones(53)
+    w = np.array([1.0, -2.0, 0.5, 3.0])
+    rows = [(label * each @ w, each, label, v) for each, label, v in zip(X, y, weights, strict=True)]
+    value = sum(v * loss.value(m) for m, _, _, v in rows)
+    first = sum(v * loss.derivative(m) * label * each for m, each, label, v in rows)
+    second = sum(v * loss.curvature(m) * np.outer(each, each) for m, each, _, v in rows)
+    sums = Sums(w, loss, 53, weights if weighted else None)
+    for cells in (1, 40, 1000):  # rows at a time: one, ten, all; of second derivatives at least d
+        monkeypatch.setattr(erm, "IN_CACHE", cells)
+        np.testing.assert_allclose(sums(X, y), np.append(value, first), rtol=1e-13)
+        np.testing.assert_allclose(replace(sums, second=True)(X, y), second / 53, rtol=1e-12, atol=1e-16)
 
 
 def test_twice_the_paper_s_lambda_and_not_once() -> None:

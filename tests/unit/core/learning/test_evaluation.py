@@ -19,9 +19,17 @@ from masquerade_core.crypto.masks import CheckKey
 from masquerade_core.data.records import are_held_back, split, training_sides
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.learning.evaluation import CELLS, MOST_BINS, cells_of, locate_bins, score_range
+from masquerade_core.learning.evaluation import (
+    CELLS,
+    COUNT_UNITS,
+    LOCATE_UNITS,
+    MOST_BINS,
+    cells_of,
+    counts_noise,
+    locate_bins,
+    score_range,
+)
 from masquerade_core.model import Model, model_to_json
-from masquerade_core.privacy.noise.evaluation_counts import COUNT_UNITS, LOCATE_UNITS, counts_noise
 from masquerade_core.rng import SimulationRng
 from masquerade_core.saved_model import model_from_json
 from masquerade_core.seat import Send, Stage

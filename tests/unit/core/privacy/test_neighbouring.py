@@ -10,7 +10,7 @@ from masquerade_core.privacy.statement import COMPUTATIONAL
 from masquerade_core.study import Study
 from masquerade_protocols import PROTOCOLS, protocol_of
 from masquerade_protocols.dp_gd.schedule import noise_of
-from masquerade_protocols.neighbouring import LARGEST_CHANCE, chance_of_cut_in
+from masquerade_protocols.variants import LARGEST_CHANCE, chance_of_cut_in
 from tests.dropout_helpers import losing_study, masked_text
 from tests.messages import raises, says
 

@@ -14,6 +14,10 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import (
     MAX_BODY,
+    PARTIES,
+    Message,
+    Name,
+    SealedMessage,
     decode,
     encode,
     numbers,
@@ -24,7 +28,6 @@ from masquerade_core.wire.codec import (
     unpack_plain,
     unpack_strict,
 )
-from masquerade_core.wire.messages import PARTIES, Message, Name, SealedMessage
 from tests.helpers import PEER, cuts, either, flips, keeps_its_secret, secret_key, violation
 from tests.messages import raises
 

@@ -8,9 +8,8 @@ import pytest
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.codec import MAX_BODY
+from masquerade_core.wire.codec import MAX_BODY, PARTIES
 from masquerade_core.wire.frames import MAX_FRAME, WIRE_VERSION, Endpoint
-from masquerade_core.wire.messages import PARTIES
 from tests.helpers import PEER, RUN, Header, cuts, endpoints, flips, violation
 from tests.messages import raises, says
 

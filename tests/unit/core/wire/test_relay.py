@@ -8,8 +8,8 @@ import pytest
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import PARTIES
 from masquerade_core.wire.frames import Frame, pack_boxes, split_boxes, target
-from masquerade_core.wire.messages import PARTIES
 from tests.helpers import PEER, RUN, cuts, violation
 from tests.messages import raises
 

@@ -13,8 +13,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Effect, Join, Once, Receive, Release, Seat, Send, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.codec import encode, pack_envelope
-from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
+from masquerade_core.wire.codec import Broadcast, Message, SealedMessage, encode, pack_envelope
 from tests.helpers import RUN, finish, joined, secret_key, until
 from tests.messages import raises, says
 

@@ -12,8 +12,7 @@ from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.seat import Once, Release, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Entry, Passed, Table, replay
-from masquerade_core.wire.codec import pack_plain
-from masquerade_core.wire.messages import Broadcast, Message, SealedMessage
+from masquerade_core.wire.codec import Broadcast, Message, SealedMessage, pack_plain
 from tests.messages import raises, says
 
 NAMES = ("alice", "bob", "eve")

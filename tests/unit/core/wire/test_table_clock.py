@@ -10,7 +10,7 @@ from masquerade_core.errors import LocalProtocolError, RunFailed
 from masquerade_core.seat import Receive, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Silence, Table, replay
-from masquerade_core.wire.messages import Broadcast, Message
+from masquerade_core.wire.codec import Broadcast, Message
 from tests.messages import raises
 
 NAMES = ("alice", "bob", "eve")

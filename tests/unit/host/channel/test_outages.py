@@ -15,7 +15,7 @@ from masquerade_core.errors import (
 )
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.proof import Judge
-from masquerade_host.channel.channel import CONNECTIONS, MAX_KEPT, Channel, first_connection
+from masquerade_host.channel import CONNECTIONS, MAX_KEPT, Channel, first_connection
 from masquerade_host.session.messages import Beat, pack_beat, read_beat
 from masquerade_host.session.states import Turn
 from masquerade_host.transport.interface import Arrival
@@ -455,7 +455,7 @@ def test_two_processes_hardly_ever_have_one_tag(monkeypatch: pytest.MonkeyPatch)
         asked.append(below)
         return below - 1
 
-    monkeypatch.setattr("masquerade_host.channel.channel.secrets.randbelow", highest)
+    monkeypatch.setattr("masquerade_host.channel.secrets.randbelow", highest)
     last = first_connection() + 1000 * CONNECTIONS
     assert read_beat(pack_beat(Beat((), 1, last), EVERYBODY), EVERYBODY, "p1").connection == last
     assert asked == [tags := asked[0]]

@@ -14,13 +14,12 @@ from masquerade.cli import run as command
 from masquerade_core.crypto.masks import Words, as_integers
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported, SumRefused
-from masquerade_core.evidence import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import encode
+from masquerade_core.wire.codec import Message, encode
 from masquerade_core.wire.frames import Endpoint
-from masquerade_core.wire.messages import Message
-from masquerade_host.faults.evidence import after_check
+from masquerade_core.wire.proof import EVIDENCE, Evidence, Findings, read_evidence
+from masquerade_host.faults.endings import after_check
 from masquerade_host.store.results import RunDirectory
 from masquerade_protocols.blame import check_evidence, verdict
 from masquerade_protocols.blocks.double_masks import DoublyMasked

@@ -13,7 +13,7 @@ from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed,
 from masquerade_core.seat import Once
 from masquerade_core.wire.codec import unpack_plain
 from masquerade_core.wire.frames import Endpoint, Frame
-from masquerade_host.channel.channel import Channel
+from masquerade_host.channel import Channel
 from masquerade_host.process import driver
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.party import PartySession

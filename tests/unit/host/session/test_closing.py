@@ -9,13 +9,13 @@ import pytest
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey
 from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported
 from masquerade_core.study import CHARLIE
+from masquerade_core.wire.codec import PARTIES as FOR_ALL
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
-from masquerade_core.wire.messages import PARTIES as FOR_ALL
 from masquerade_host.session import party
+from masquerade_host.session.agreement import BroadcastLog
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.messages import AllClosed, Closed, Roster
-from masquerade_host.session.transcript_agreement import BroadcastLog
 from tests.host_helpers import World, run_together
 from tests.messages import says
 from tests.wired import Wired, announced_by

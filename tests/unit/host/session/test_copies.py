@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from masquerade_core.errors import MasqueradeError, StateCopied
-from masquerade_core.evidence import Evidence
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import encode
 from masquerade_core.wire.frames import read_header
-from masquerade_host.channel.channel import first_connection
+from masquerade_core.wire.proof import Evidence
+from masquerade_host.channel import first_connection
+from masquerade_host.session.agreement import ASK, Ask, padded
 from masquerade_host.session.hop import Hop
 from masquerade_host.session.messages import Beat, beats_every, pack_beat
-from masquerade_host.session.rollback_check import ASK, Ask, padded
 from masquerade_host.transport.interface import Arrival
 from masquerade_protocols.blame import verdict
 from tests.host_helpers import World

@@ -19,18 +19,17 @@ from masquerade_core.seat import Forecast, Receive, Release
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint, Frame, run_id
-from masquerade_host.channel.channel import Channel, first_connection
+from masquerade_host.channel import Channel, first_connection
 from masquerade_host.process.progress import Stats, quiet
 from masquerade_host.session.admission import Admission
+from masquerade_host.session.agreement import ANSWER, Ask, BroadcastLog, ResumeBarrier, Standing, Standings, padded
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.hop import Hops
 from masquerade_host.session.lateness import Lateness
 from masquerade_host.session.messages import Beat, Refusal, pack_beat
 from masquerade_host.session.party import Seating
-from masquerade_host.session.rollback_check import ANSWER, Ask, ResumeBarrier, Standing, Standings, padded
 from masquerade_host.session.session import Allowance, Awaited, Inbox
 from masquerade_host.session.states import JoinState, Turn
-from masquerade_host.session.transcript_agreement import BroadcastLog
 from masquerade_host.store.transcript import Recorder
 from masquerade_host.transport.interface import Arrival
 from tests.host_helpers import VERSION, World

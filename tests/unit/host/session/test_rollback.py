@@ -15,12 +15,12 @@ from masquerade_core.seat import Release, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host.channel.channel import Channel
+from masquerade_host.channel import Channel
 from masquerade_host.process.progress import quiet
+from masquerade_host.session.agreement import ANSWER, Ask, Standing, Standings
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.party import PartySession
-from masquerade_host.session.rollback_check import ANSWER, Ask, Standing, Standings
 from masquerade_host.session.states import Turn
 from masquerade_host.store.journal import Entry
 from masquerade_host.store.ledger import NO_RELEASES, Ledger

@@ -26,7 +26,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode, unpack_strict
 from masquerade_core.wire.frames import Endpoint
-from masquerade_host.channel.channel import MAX_KEPT
+from masquerade_host.channel import MAX_KEPT
 from masquerade_host.faults.endings import abort_of
 from masquerade_host.process.progress import Relayed
 from masquerade_host.session import party
@@ -34,8 +34,8 @@ from masquerade_host.session.commits import NoDebits
 from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Roster, pack_beat, read_beat
 from masquerade_host.session.rosters import box_keys_of
 from masquerade_host.session.states import Turn
+from masquerade_host.transport.dialer import Answer
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
-from masquerade_host.transport.probe import Answer
 from tests.helpers import joining
 from tests.host_helpers import VERSION, World, new_keys
 from tests.messages import says, sentence

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from masquerade_host.store import syncing
-from masquerade_host.store.syncing import sync_file, sync_folder
+from masquerade_host.store import state
+from masquerade_host.store.state import sync_file, sync_folder
 from tests import ROOT
 
 FULL = 51  # as macOS numbers it
@@ -64,7 +64,7 @@ def test_where_there_is_none_they_are_synced_with_fsync(
     monkeypatch.delattr(fcntl, "F_FULLFSYNC", raising=False)
     seen = calls(monkeypatch)
     if without == "the module":
-        monkeypatch.setattr(syncing, "fcntl", None)
+        monkeypatch.setattr(state, "fcntl", None)
     _sync_both(tmp_path)
     assert seen == [("fsync", None, False), ("fsync", None, True)]
 
@@ -104,4 +104,4 @@ def test_nothing_else_in_the_program_syncs() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in {"fsync", "fdatasync", "F_FULLFSYNC"}
     ]
-    assert syncs == ["src/masquerade_host/store/syncing.py"]
+    assert syncs == ["src/masquerade_host/store/state.py"]

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from masquerade_core.errors import BadInput
-from masquerade_host.channel.channel import MAX_CONNECTIONS, MAX_MESSAGE, QUEUE
+from masquerade_host.channel import MAX_CONNECTIONS, MAX_MESSAGE, QUEUE
 from masquerade_host.transport import connection_limits
 from masquerade_host.transport.connection_limits import (
     UNFINISHED,

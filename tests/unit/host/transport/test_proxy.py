@@ -12,10 +12,9 @@ import pytest
 
 from masquerade_core.errors import BadInput, CannotConnect
 from masquerade_core.rng import SystemRng
-from masquerade_host.channel.channel import CHUNK
-from masquerade_host.transport.dialer import Dialing, PartySocket
+from masquerade_host.channel import CHUNK
+from masquerade_host.transport.dialer import Answer, Dialing, PartySocket, probe
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
-from masquerade_host.transport.probe import Answer, probe
 from masquerade_host.transport.proxy import Proxy
 from tests.host_helpers import free_port, new_keys
 from tests.messages import raises

@@ -16,12 +16,11 @@ from zmq.utils import z85
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import SystemRng
 from masquerade_core.wire.frames import MAX_FRAME
-from masquerade_host.channel.channel import CHUNK, MAX_JOINED, MAX_MESSAGE, cut
+from masquerade_host.channel import CHUNK, MAX_JOINED, MAX_MESSAGE, cut
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport import dialer, sockets
-from masquerade_host.transport.dialer import Dialing, PartySocket
+from masquerade_host.transport.dialer import Answer, Dialing, PartySocket, probe
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
-from masquerade_host.transport.probe import Answer, probe
 from masquerade_host.transport.sockets import CharlieSocket, _Doorkeeper
 from tests import ROOT
 from tests.host_helpers import free_port, new_keys
@@ -298,7 +297,7 @@ def test_a_mute_listener_is_silent_and_an_unknown_name_is_unknown() -> None:
 def test_only_who_hangs_up_at_once_has_another_key(
     place: Place, clock: list[float], answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("masquerade_host.transport.probe.time", SimpleNamespace(monotonic=iter(clock).__next__))
+    monkeypatch.setattr("masquerade_host.transport.dialer.time", SimpleNamespace(monotonic=iter(clock).__next__))
     assert probe(place.address, place.keys["stranger"].public.curve) is answer
 
 

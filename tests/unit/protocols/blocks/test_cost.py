@@ -14,7 +14,7 @@ from masquerade_core.seat import Join, Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message
 from masquerade_protocols import MEASUREMENTS, PROTOCOLS, protocol_of
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.in_memory import run_in_memory

@@ -21,8 +21,7 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_core.table import Table
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.codec import pack_numbers
-from masquerade_core.wire.messages import PARTIES
+from masquerade_core.wire.codec import PARTIES, pack_numbers
 from masquerade_protocols import PROTOCOLS
 from masquerade_protocols.blocks import descent
 from masquerade_protocols.blocks import paillier_sum as ss

@@ -9,8 +9,7 @@ import pytest
 from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.codec import decode, encode
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message, decode, encode
 from masquerade_host.session.messages import AllClosed
 from masquerade_protocols.blocks.masked_sum import Masked
 from masquerade_protocols.dp_gd import roles as dp_gd

@@ -18,7 +18,7 @@ from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
-from masquerade_core.wire.messages import PARTIES
+from masquerade_core.wire.codec import PARTIES
 from masquerade_protocols import entry_of
 from masquerade_protocols.blocks import masked_sum as messages
 from masquerade_protocols.blocks import masked_sum as ms

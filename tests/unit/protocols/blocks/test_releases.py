@@ -1,4 +1,4 @@
-"""The cost of a run's contributions: each is counted before it leaves, and together they keep the target."""
+"""The cost of a run's contributions: each is with_cost before it leaves, and together they keep the target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table
 from masquerade_protocols import PROTOCOLS, entry_of
-from masquerade_protocols.blocks.releases import Parallel, Price, counted, price_of
+from masquerade_protocols.blocks.noise_shares import Parallel, Price, price_of, with_cost
 from masquerade_protocols.in_memory import run_in_memory
 from tests.messages import raises
 from tests.protocol_helpers import make_data
@@ -25,7 +25,7 @@ from tests.unit.protocols import test_refusals as every
 
 _CONTRIBUTIONS = {"Contribution", "Masked", "Share"}
 
-_SOME = {False: 30, True: every.MANY}  # from a few records no coefficient is told, and then nothing is counted
+_SOME = {False: 30, True: every.MANY}  # from a few records no coefficient is told, and then nothing is with_cost
 
 DEARER = {"input-noise"}
 """Its cost is what is proved of it, and the paper's noise proves more than the target."""
@@ -134,7 +134,7 @@ def test_records_held_back_pay_for_what_their_own_sums_cost_beyond_the_training(
         await seat.release("round 1", 1.0, 1e-6, 0.3)
         paid = Parallel(seat)
         for label, mu in (("scores", 0.2), ("counts", 0.4)):
-            await counted(seat, label, Price(1.0, 1e-6, mu), list, paid)()
+            await with_cost(seat, label, Price(1.0, 1e-6, mu), list, paid)()
 
     training, counts = _drive(role(_seat()))
     assert (training.label, counts.label) == ("round 1", "counts")
@@ -144,14 +144,14 @@ def test_records_held_back_pay_for_what_their_own_sums_cost_beyond_the_training(
 def test_after_a_training_of_unknown_mu_an_evaluation_costs_nothing_more() -> None:
     async def role(seat: Seat) -> None:
         await seat.release("whole", 1.0, 1e-6)
-        await counted(seat, "scores", Price(1.0, 1e-6, 0.4), list, Parallel(seat))()
+        await with_cost(seat, "scores", Price(1.0, 1e-6, 0.4), list, Parallel(seat))()
 
     assert [release.label for release in _drive(role(_seat()))] == ["whole"]
 
 
 def test_what_is_made_again_is_counted_again_under_a_label_of_its_own() -> None:
     async def role(seat: Seat) -> None:
-        made = counted(seat, "round 1", Price(1.0, 1e-6, 0.4), list)
+        made = with_cost(seat, "round 1", Price(1.0, 1e-6, 0.4), list)
         for _ in range(3):
             await made()
 

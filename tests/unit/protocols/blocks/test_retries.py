@@ -15,9 +15,9 @@ from scipy import optimize, stats
 from masquerade_core.crypto.masks import as_integers
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation, RunFailed
+from masquerade_core.learning import evaluation
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
-from masquerade_core.privacy.noise import evaluation_counts
 from masquerade_core.privacy.noise.gaussian_rounds import charge
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study
@@ -305,7 +305,7 @@ def test_a_single_release_is_charged_as_1_plus_r() -> None:
 
 @pytest.mark.parametrize("classes", [False, True])
 def test_an_evaluation_is_charged_for_its_dearer_vector(classes: bool) -> None:
-    noise = evaluation_counts.counts_noise(1.0, 1e-5, 3, classes=classes, retries=4)
+    noise = evaluation.counts_noise(1.0, 1e-5, 3, classes=classes, retries=4)
     first, second = 0 if classes else 2 * 64**2, 2 * 192**2 + (0 if classes else 96**2)
     spent = first + second + 4 * second
     assert float(noise.sigma) == pytest.approx(math.sqrt(spent) / _mu(1.0, 1e-5), rel=1e-6)

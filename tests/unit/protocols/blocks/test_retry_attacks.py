@@ -16,8 +16,7 @@ from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFai
 from masquerade_core.seat import Receive, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
-from masquerade_core.wire.codec import decode, encode, unpack_plain
-from masquerade_core.wire.messages import PARTIES
+from masquerade_core.wire.codec import PARTIES, decode, encode, unpack_plain
 from masquerade_protocols.blocks import masked_sum as messages
 from masquerade_protocols.blocks import masked_sum as ms
 from masquerade_protocols.blocks.descent import relay_and_count

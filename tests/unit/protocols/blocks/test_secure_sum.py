@@ -22,7 +22,7 @@ from masquerade_core.seat import Receive, Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.paillier_sum import Openings
 from tests.messages import raises

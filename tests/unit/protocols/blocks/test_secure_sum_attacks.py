@@ -21,7 +21,7 @@ from masquerade_core.seat import Receive, Seat, Send
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.messages import PARTIES, Message
+from masquerade_core.wire.codec import PARTIES, Message
 from masquerade_protocols.blocks import paillier_sum as ss
 from masquerade_protocols.blocks.paillier_sum import Openings
 from tests.helpers import tell_each

@@ -22,7 +22,7 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Receive, Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.messages import PARTIES, Message
+from masquerade_core.wire.codec import PARTIES, Message
 from masquerade_protocols.blame_openings import blame_of_opening
 from masquerade_protocols.blocks import paillier_sum
 from masquerade_protocols.blocks import paillier_sum as ss

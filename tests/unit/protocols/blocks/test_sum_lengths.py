@@ -8,7 +8,7 @@ from masquerade_core.crypto.masks import Words
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message
 from masquerade_protocols import blame
 from masquerade_protocols.blocks.double_masks import DoublyMasked
 from masquerade_protocols.blocks.masked_sum import Masked, fits

@@ -25,16 +25,15 @@ from masquerade_core.model import Model, error_on
 from masquerade_core.privacy.accounting.gaussian_dp import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
 from masquerade_core.table import Table
-from masquerade_host.channel.channel import MAX_KEPT
+from masquerade_host.channel import MAX_KEPT
 from masquerade_lab.reproduce.dp_whitened import draw_shares, learn_in_clear, study_of
 from masquerade_protocols import entry_of
 from masquerade_protocols.blocks import adaptive_sums
 from masquerade_protocols.blocks.adaptive_sums import CharlieSide, Noise, PartySide, rounded
 from masquerade_protocols.blocks.clear_sums import ClearSide, finished
-from masquerade_protocols.dp_whitened import estimates, public, roles, triangles, vectors
-from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, Whitened, whitened
+from masquerade_protocols.dp_whitened import estimates, public, roles, vectors
+from masquerade_protocols.dp_whitened.estimates import SMALL, Centre, Point, Scorer, Whitened, whitened
 from masquerade_protocols.dp_whitened.public import OFF_DIAGONAL, SIGMA, Plan, noise_of
-from masquerade_protocols.dp_whitened.triangles import SMALL
 from masquerade_protocols.in_memory import run_in_memory
 from tests.evaluation_helpers import held_back_study
 from tests.masked_helpers import under_masks
@@ -780,8 +779,8 @@ def _cut_up(patch: pytest.MonkeyPatch) -> None:
         (adaptive_sums, "_KEPT", 8),
         (adaptive_sums, "TOLD_AT_ONCE", 5),
         (estimates, "SMALL", 1),
-        (triangles, "SMALL", 1),
-        (triangles, "_AT_ONCE", 4),
+        (estimates, "SMALL", 1),
+        (estimates, "_AT_ONCE", 4),
         (vectors, "_COLUMNS", 4),
     ):
         assert hasattr(module, name)

@@ -28,8 +28,7 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_core.wire import codec
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.codec import encode, unpack_plain, unpack_strict
-from masquerade_core.wire.messages import Message
+from masquerade_core.wire.codec import Message, encode, unpack_plain, unpack_strict
 from masquerade_protocols import protocol_of
 from masquerade_protocols.in_memory import roles_of
 from masquerade_protocols.local_aggregation import before_join, public

@@ -29,7 +29,7 @@ from masquerade_core.seat import Seat, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.ciphertexts import Ciphertexts
-from masquerade_core.wire.messages import PARTIES
+from masquerade_core.wire.codec import PARTIES
 from masquerade_protocols.in_memory import run_in_memory
 from masquerade_protocols.local_aggregation import additive_shares, public, public_scale, size_class
 from masquerade_protocols.local_aggregation import joint_noise as jn

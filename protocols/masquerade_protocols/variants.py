@@ -1,6 +1,12 @@
-"""Studies whose parties share masks with 64 neighbours each: how many colluders such a study tolerates.
+"""Variants of any protocol: studies that pay for several attempts, and those whose parties have 64 neighbours each.
 
-The masks hide all but the sum as long as they connect the parties that do not side with Charlie
+*Several attempts*, ``[study] charged_attempts``. After a run that failed when something had left already, another
+attempt is another release. Such a study pays ahead for n = 1 + ``charged_attempts`` of them. The roles of each attempt
+see a study with an n-th of epsilon and of delta, so they draw more noise. The privacy statement counts all n attempts
+together: their costs add up.
+
+*Neighbours.* Where parties share masks with 64 neighbours each, the study tolerates so many colluders as follow from
+the graph. The masks hide all but the sum as long as they connect the parties that do not side with Charlie
 (:mod:`masquerade_core.neighbours`). Fewer than 64 colluders never cut them apart, and such a study is as any other.
 With more there is a chance of a cut. It is a part of the study's delta: the noise is sized for the rest. A study in
 which that chance may exceed 2^-40 is refused.
@@ -10,19 +16,118 @@ The chance counts 2^40 tries of an attacker who grinds the coin, and the smalles
 Under double masks each party has as many neighbours as keep the chance at 2^-40 (:mod:`masquerade_core.thresholds`).
 """
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from masquerade_core.errors import BadInput
 from masquerade_core.neighbours import GRINDING_BITS, NEIGHBOURS, delta_of_cut, most_corrupt
-from masquerade_core.privacy.statement import COMPUTATIONAL, Claim
+from masquerade_core.privacy.accounting.composition import Cost
+from masquerade_core.privacy.statement import COMPUTATIONAL, NONE, Claim, shown, without_numbers
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
+from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import has_double_masks
 from masquerade_protocols.entry import Explanation, Protocol, paragraphs
 
-__all__ = ["LARGEST_CHANCE", "chance_of_cut_in", "with_neighbours"]
+__all__ = [
+    "LARGEST_CHANCE",
+    "chance_of_cut_in",
+    "with_attempts",
+    "with_neighbours",
+]
+
+
+_COST = """
+What stands above is the cost of one attempt. The study pays for {attempts}, in case that a run fails when something has
+left already. Together they cost at most epsilon = {epsilon:g} and delta = {delta:g}, and so much of your budget is
+reserved.
+"""
+
+
+def with_attempts(entry: Protocol) -> Protocol:
+    """Return a protocol's entry that also takes a study with ``charged_attempts``.
+
+    Where a study has none, the entry says and does what it did before.
+    """
+
+    def check(study: Study) -> None:
+        entry.check(study.one_attempt())
+
+    async def party(seat: Seat, study: Study, data: Any, **options: Any) -> Any:
+        return await entry.party(seat, study.one_attempt(), data, **options)
+
+    async def charlie(seat: Seat, study: Study, **options: Any) -> Any:
+        return await entry.charlie(seat, study.one_attempt(), **options)
+
+    def statement(study: Study) -> tuple[Claim, ...]:
+        rows = entry.statement(study.one_attempt())
+        return tuple(_of_all(row, study) for row in rows) if study.study.charged_attempts else rows
+
+    def explain(study: Study) -> Explanation:
+        said, n = entry.explain(study.one_attempt()), 1 + study.study.charged_attempts
+        if n == 1:
+            return said
+        words = {"attempts": counted(n, "attempt"), **study.privacy.model_dump(include={"epsilon", "delta"})}
+        return replace(said, cost=(*said.cost, *paragraphs(_COST, words)))
+
+    def spends(study: Study) -> Cost:
+        n, one, whole = 1 + study.study.charged_attempts, entry.spends(study.one_attempt()), entry.spends(study)
+        if n == 1:
+            return whole
+        return Cost(
+            _times(n, one.epsilon, whole.epsilon),
+            _times(n, one.delta, whole.delta),
+            math.isqrt(n * one.mu**2) + 1 if one.mu else 0,
+            n * one.slack,
+        )
+
+    expectation = entry.expectation
+    return replace(
+        entry,
+        check=check,
+        party=party,
+        charlie=charlie,
+        statement=statement,
+        explain=explain,
+        spends=spends,
+        cost=lambda study: entry.cost(study.one_attempt()),
+        expectation=None if expectation is None else lambda study: expectation(study.one_attempt()),
+    )
+
+
+def _times(n: int, one: int, whole: int) -> int:
+    """Return n times ``one``; or ``whole``, if that is the same but for the rounding of an n-th."""
+    return whole if abs(n * one - whole) <= n else n * one
+
+
+def _of_all(row: Claim, study: Study) -> Claim:
+    """Return a row about all attempts together."""
+    n, one = 1 + study.study.charged_attempts, study.one_attempt().privacy
+    if row.epsilon is None or row.delta is None:
+        return row
+    epsilon = study.privacy.epsilon if row.epsilon == one.epsilon else n * row.epsilon
+    delta = study.privacy.delta if row.delta == one.delta else n * row.delta
+    claimed = f"for each of {n} attempts: {row.claimed}"
+    if delta >= 1:
+        none: dict[str, Any] = {
+            "definition": NONE,
+            "provable": NONE,
+            "epsilon": None,
+            "delta": None,
+            "source": "by inspection",
+        }
+        return replace(row, claimed=claimed, text=without_numbers(row.text), **none)
+    text = (
+        f"{row.text} This row counts {counted(n, 'attempt')}, for which the study pays: each keeps {row.provable}, and "
+        "their costs add up."
+    )
+    return replace(row, claimed=claimed, provable=shown(epsilon, delta), epsilon=epsilon, delta=delta, text=text)
+
+
+# --- Neighbours ---------------------------------------------------------------------
+
 
 LARGEST_CHANCE = 2.0**-40
 """A study whose colluders may cut others off with a larger chance is refused."""
