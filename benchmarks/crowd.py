@@ -37,7 +37,7 @@ from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
 
 SIZES = (50, 200, 800)
-ROUNDS = 20
+ROUNDS = int(os.environ.get("ROUNDS", "20"))
 COORDINATES = 100
 _PATIENCE = 600.0
 

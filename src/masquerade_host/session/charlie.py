@@ -471,6 +471,11 @@ class CharlieSession(Session):
                 self.stats.beats += 1
                 self._hops.say(hop, Turn.BEAT, self._beat_for(hop.channel, waits_for))
 
+    @property
+    def gathers(self) -> bool:
+        """Whether many parties' frames are still to come before anything follows from them."""
+        return len(self._awaited.missing) > _MANY
+
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment; once it has returned, those whose role has not."""
         if self._finished and not self.over:
