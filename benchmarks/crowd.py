@@ -1,100 +1,146 @@
-"""Charlie's processor time between processes: a party and round of a masked sum over sockets, and a join.
+"""Charlie's processor time over sockets: for each party and round of a masked sum, and for the join.
 
-``python -m benchmarks.crowd [K ...]`` starts Charlie as a process of his own, as deployed: session, sockets, driver and
-threads. All parties are in another process, each with its session and its socket. What Charlie's process takes is read
-by himself, from his process's clock, so it counts all his threads. E is measured in the same process.
+``python -m benchmarks.crowd [--busy N] [K ...]`` starts Charlie in a process of his own, as deployed: session, sockets,
+driver and threads. All parties are in a second process, each with its session and its socket. Charlie reads the clock
+of his process, which counts all its threads. E is measured in the same process, before the join and after the last
+round. With ``--busy``, so many processes that do nothing else keep the processors busy meanwhile.
+
+``python -m benchmarks.crowd WHO DIRECTORY`` is one of the two processes.
 """
 
+import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import zmq
 
 from benchmarks.measure import Yardstick
 from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying, some_vector
-from benchmarks.wall import _free_port as free_port
+from benchmarks.wall import free_port
+from masquerade_core.errors import RunFailed
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Once, Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.study_files import load_study
-from masquerade_core.wire.codec import pack_plain, unpack_plain
-from masquerade_host.process.driver import run_role
+from masquerade_core.wire.codec import Message, pack_plain, unpack_plain
+from masquerade_host.process.driver import returned, run_role
 from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
 from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.transport.dialer import PartySocket
+from masquerade_host.transport.dialer import Answer, PartySocket
 from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
+from masquerade_protocols.blocks.layouts import as_words
+from masquerade_protocols.blocks.masked_sum import Masked
 
 SIZES = (50, 200, 800)
-ROUNDS = int(os.environ.get("ROUNDS", "20"))
 COORDINATES = 100
+CONTRIBUTIONS = 10_000  # of all parties together; a size has as many rounds as that makes, and ten at least
 _PATIENCE = 600.0
+_SWEEP = 0.3  # seconds between two steps of a party for which nothing has come
+
+
+def _rounds(study: Study) -> int:
+    return max(10, CONTRIBUTIONS // study.K)
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """What Charlie's process took, in seconds of processor time: for the join, and for each party and round."""
+    """The processor seconds that Charlie's process took, and E.
 
-    K: int
+    Attributes
+    ----------
+    parties : int
+    join : float
+        From before he listens until every party has joined.
+    round : float
+        Of one party and round.
+    wall : float
+        Seconds of a round by the clock.
+    E : float
+    """
+
+    parties: int
     join: float
     round: float
     wall: float
-    e: float
+    E: float
 
 
-class _Reporting(Seat):
-    """Charlie's seat, which notes the clock of his process at each stage."""
+# --- Charlie --------------------------------------------------------------------------
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.at: list[tuple[str, float, float]] = []
+
+class _Timed(Seat):
+    """A seat that notes the clocks when a stage begins."""
+
+    def __init__(self, me: str, parties: tuple[str, ...]) -> None:
+        super().__init__(me, parties)
+        self.at: dict[str, tuple[float, float]] = {}
 
     async def stage(self, name: str) -> None:
-        self.at.append((name, time.process_time(), time.perf_counter()))
+        self.at[name] = time.process_time(), time.perf_counter()
         await super().stage(name)
 
 
-def _charlie(directory: Path) -> None:
+def _host(directory: Path) -> None:
     study, _ = load_study(directory / "study.toml")
-    keys, yardstick = load_keys(directory / "charlie.key"), Yardstick(2048)
-    yardstick.take()
+    keys, yardstick = load_keys(directory / f"{CHARLIE}.key"), Yardstick(2048)
     roster = {party.name: party.key.curve for party in study.parties}
-    seat = _Reporting(CHARLIE, study.names)
-    host = CharlieSession(
-        study,
-        keys,
-        lambda: CharlieSocket(study.address, keys, roster),
-        version=protocol_of(study).version,
-        observe=quiet,
+    seat, version = _Timed(CHARLIE, study.names), protocol_of(study).version
+    session = CharlieSession(
+        study, keys, lambda: CharlieSocket(study.address, keys, roster), version=version, observe=quiet
     )
-    before = time.process_time()
 
     async def role() -> None:
-        await multiplying(seat, study, ROUNDS)
-        seat.at.append(("end", time.process_time(), time.perf_counter()))
+        await multiplying(seat, study, _rounds(study))
+        await seat.stage("end")
 
-    run_role(role(), host, SystemRng())
     yardstick.take()
-    at = {name: (cpu, wall) for name, cpu, wall in seat.at}
-    rounds = (at["end"][0] - at["rounds"][0]) / (ROUNDS * study.K)
-    wall = (at["end"][1] - at["rounds"][1]) / ROUNDS
-    e = sorted(yardstick.samples)[len(yardstick.samples) // 2]
-    (directory / "charlie.json").write_text(json.dumps([study.K, at["keys"][0] - before, rounds, wall, e]))
+    before = time.process_time()
+    run_role(role(), session, SystemRng())
+    yardstick.take()
+    (cpu, wall), (cpu_end, wall_end) = seat.at["rounds"], seat.at["end"]
+    crowd = Crowd(
+        study.K,
+        seat.at["keys"][0] - before,
+        (cpu_end - cpu) / (_rounds(study) * study.K),
+        (wall_end - wall) / _rounds(study),
+        median(yardstick.samples),
+    )
+    (directory / "crowd.json").write_text(json.dumps(vars(crowd)))
+
+
+# --- The parties ----------------------------------------------------------------------
+
+
+class _Watched(Seat):
+    """A seat that ends with an error if a contribution opens without those of the others."""
+
+    def __init__(self, me: str, study: Study) -> None:
+        super().__init__(me, study.names)
+        self._words = as_words(gradient_layout(study))
+
+    async def send(self, to: str, message: Message) -> None:
+        if isinstance(message, Masked):
+            with suppress(RunFailed):
+                self._words.decode(self._words.read(message.words), 1)
+                raise AssertionError(f"what {self.me} sent is its vector, without masks")
+        await super().send(to, message)
 
 
 class _Party:
-    """One of many parties of a process: its role is stepped where its session answers."""
+    """One of many parties of a process: its role goes on whenever its session has an answer."""
 
     def __init__(self, name: str, study: Study, keys: Keys, version: str) -> None:
         self.session = PartySession(
@@ -102,18 +148,17 @@ class _Party:
             study,
             keys,
             lambda: PartySocket(study.address, keys, study.curator.key.curve),
-            lambda: None,  # type: ignore[arg-type,return-value]
+            lambda: Answer.CHARLIE,
             version=version,
             observe=quiet,
         )
-        self._role = adding(Seat(name, study.names), study, ROUNDS, time.perf_counter)
         self.total: tuple[int, ...] = ()
-
-    def begin(self) -> None:
+        self._role = adding(_Watched(name, study), study, _rounds(study), time.perf_counter)
         self.session.open()
         self._go_on(None)
 
     def step(self) -> None:
+        """Take what has come."""
         if not self.session.closed:
             self.session.step()
             self._answer()
@@ -123,98 +168,116 @@ class _Party:
             self._go_on(answer)
 
     def _go_on(self, answer: Any) -> None:
-        from masquerade_host.process.driver import returned
-
         try:
             effect = self._role.send(answer)
             while isinstance(effect, Once):
                 packed = pack_plain(effect.compute(SystemRng()))
                 self.session.steps.note("once", label=effect.label, data=packed)
                 effect = self._role.send(unpack_plain(packed))
-            self.session.begin(effect)
         except StopIteration as stop:
             self.total = stop.value[1]
-            returned(self.session, stop.value[1] and None)
+            returned(self.session, None)
             return
+        self.session.begin(effect)
         self._answer()
+
+
+class _Shared:
+    """One context of ZeroMQ for all parties: with one each, they would need two threads each."""
+
+    def __init__(self, context: Any) -> None:
+        self.socket = context.socket
+
+    def term(self) -> None:
+        """The others still use it."""
 
 
 def _parties(directory: Path) -> None:
     study, _ = load_study(directory / "study.toml")
-    context = zmq.Context.instance(4)
+    context: Any = zmq.Context.instance()
     context.max_sockets = 8 * study.K + 64
-    zmq.Context = lambda: _Shared(context)  # type: ignore[misc,assignment]  # one for all, as in no other process
-    parties = [_Party(name, study, load_keys(directory / f"{name}.key"), protocol_of(study).version) for name in study.names]
-    for party in parties:
-        party.begin()
-    until = time.monotonic() + _PATIENCE
-    swept, poller, by_fd, known = 0.0, zmq.Poller(), {}, {}
+    zmq.Context = lambda: _Shared(context)  # type: ignore[misc,assignment]
+    version = protocol_of(study).version
+    parties = [_Party(name, study, load_keys(directory / f"{name}.key"), version) for name in study.names]
+    until, swept = time.monotonic() + _PATIENCE, 0.0
+    whose: dict[Any, _Party] = {}
+    poller = zmq.Poller()
     while not all(party.session.closed for party in parties):
         assert time.monotonic() < until, "the parties did not end in time"
-        if swept + 0.3 < time.monotonic():
-            swept = time.monotonic()
+        if swept + _SWEEP < time.monotonic():
             for party in parties:
                 party.step()
-            now = {id(party): party.session.link.sockets for party in parties if party.session.link is not None}
-            if now != known:
-                known, poller, by_socket = now, zmq.Poller(), {}
-                for party in parties:
-                    for sock in now.get(id(party), ()):
-                        poller.register(sock, zmq.POLLIN)
-                        by_socket[sock] = party
-        for party in {id(by_socket[sock]): by_socket[sock] for sock, _ in poller.poll(50) if sock in by_socket}.values():
+            now = {sock: each for each in parties if each.session.link for sock in each.session.link.sockets}
+            if now.keys() != whose.keys():
+                whose, poller = now, zmq.Poller()
+                for sock in whose:
+                    poller.register(sock, zmq.POLLIN)
+            swept = time.monotonic()
+        came = {id(whose[sock]): whose[sock] for sock, _ in poller.poll(50) if sock in whose}
+        for party in came.values():
             party.step()
     layout = gradient_layout(study)
-    clear = tuple(sum(c) for c in zip(*(some_vector(layout, who) for who in study.names), strict=True))
+    clear = tuple(sum(c) for c in zip(*(some_vector(layout, name) for name in study.names), strict=True))
     assert all(party.total == clear for party in parties), "a total differs from the sum without masks"
 
 
-class _Shared:
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    def socket(self, *args: Any) -> Any:
-        return self._context.socket(*args)
-
-    def term(self) -> None:
-        """Another one's."""
+# --- All of it ------------------------------------------------------------------------
 
 
-def measure(K: int) -> Crowd:
-    """Play one run."""
-    with tempfile.TemporaryDirectory() as name:
+def measure(parties: int, busy: int = 0) -> Crowd:
+    """Play one run, with so many busy processes beside it.
+
+    Raises
+    ------
+    AssertionError
+        A process failed, a contribution left without masks, or a total is not the sum of the vectors.
+    """
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         directory = Path(name)
 
         def key_of(who: str) -> PublicKeys:
             return make_keys(directory / f"{who}.key").public
 
-        study = gradient_study(K, COORDINATES, ROUNDS, masks=True, address=f"tcp://127.0.0.1:{free_port()}", key_of=key_of)
+        address = f"tcp://127.0.0.1:{free_port()}"
+        study = gradient_study(parties, COORDINATES, 100, masks=True, address=address, key_of=key_of)
         (directory / "study.toml").write_text(study.to_toml())
-        command = [sys.executable, "-m", "benchmarks.crowd"]
-        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        if os.environ.get("CPROF"):
-            started = [subprocess.Popen([sys.executable, "/tmp/w/crowd/prof.py", "charlie", name], env={**env, "PYTHONPATH": "."}), subprocess.Popen([*command, "parties", name], env=env)]
-        else:
-            started = [subprocess.Popen([*command, who, name], env=env) for who in (CHARLIE, "parties")]
-        try:
-            codes = [process.wait(_PATIENCE) for process in started]
-        finally:
-            for process in started:
-                process.kill()
+
+        def start(*words: str) -> "subprocess.Popen[bytes]":
+            process = subprocess.Popen([sys.executable, *words])  # noqa: S603  our own module
+            stack.callback(process.kill)
+            return process
+
+        for _ in range(busy):
+            start("-c", "while True: pass")
+        started = [start("-m", "benchmarks.crowd", who, name) for who in (CHARLIE, "parties")]
+        codes = [process.wait(_PATIENCE) for process in started]
         assert not any(codes), f"a process of the benchmark ended with {codes}"
-        return Crowd(*json.loads((directory / "charlie.json").read_text()))
+        return Crowd(**json.loads((directory / "crowd.json").read_text()))
 
 
-def main(sizes: Sequence[int]) -> None:
-    for K in sizes:
-        c = measure(K)
-        print(f"K = {K}: join {c.join:.2f} s = {c.join / c.e / K:.3f} E a party; {c.round / c.e:.4f} E a party and round; wall of a round {c.wall * 1000:.0f} ms; E = {c.e * 1000:.2f} ms", flush=True)
+def main() -> None:
+    """Measure some sizes, and print a line for each and the exponent of the join."""
+    parser = argparse.ArgumentParser(prog="benchmarks.crowd", description="Measure Charlie's time over sockets.")
+    parser.add_argument("sizes", nargs="*", type=int, metavar="K", default=SIZES, help="how many parties")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="busy processes beside the run")
+    arguments = parser.parse_args()
+    crowds = [measure(parties, arguments.busy) for parties in arguments.sizes]
+    for crowd in crowds:
+        print(
+            f"K = {crowd.parties}: {crowd.round / crowd.E:.4f} E a party and round, join {crowd.join:.2f} s = "
+            f"{crowd.join / crowd.E / crowd.parties:.3f} E a party; a round lasts {1000 * crowd.wall:.0f} ms, E is "
+            f"{1000 * crowd.E:.2f} ms"
+        )
+    if len(crowds) > 1:
+        first, last = crowds[0], crowds[-1]
+        exponent = log((last.join / last.E) / (first.join / first.E)) / log(last.parties / first.parties)
+        print(f"the join grows with K^{exponent:.2f}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [CHARLIE]:
-        _charlie(Path(sys.argv[2]))
+        _host(Path(sys.argv[2]))
     elif sys.argv[1:2] == ["parties"]:
         _parties(Path(sys.argv[2]))
     else:
-        main([int(word) for word in sys.argv[1:]] or SIZES)
+        main()

@@ -442,13 +442,14 @@ class CharlieSession(Session):
     def _tick(self, now: float) -> None:
         if strangers := self._hops.out.denied():
             self._observe("stranger", count=strangers)
+        if self.over:
+            self._part(now)
+            return
         self._looks = now >= self._next_look
         if not self._looks:
             return
         self._next_look = now + (_LOOKS if self.study.K > _MANY else 0.0)
-        if self.over:
-            self._part(now)
-        elif self._seated:
+        if self._seated:
             for arrival in self._admission.settled(now):
                 self._take_one(arrival, now)
             self._look_who_is_silent(now)
