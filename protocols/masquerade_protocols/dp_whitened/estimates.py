@@ -145,12 +145,13 @@ class Centre:
         """Return z = cut(u - m, R)/R for each row u."""
         z = self.uncut(u)
         norms = np.sqrt((z * z).sum(axis=1))
-        rows: _Floats = z / np.maximum(norms, 1.0)[:, None]
-        return rows
+        z /= np.maximum(norms, 1.0)[:, None]
+        return z
 
     def uncut(self, u: _Floats) -> _Floats:
         """Return (u - m)/R for each row u."""
-        rows: _Floats = (u - self.m) / self.R
+        rows: _Floats = u - self.m
+        rows /= self.R
         return rows
 
     def halvings(self, u: _Floats) -> _Floats:

@@ -51,6 +51,8 @@ _TINY = float(np.finfo(np.float64).tiny)  # where the length is 0, every row bec
 _ROWS, _FEWEST = 4096, 64  # records at a time: a copy of all contributions would be as large as all records
 _CELLS = 1 << 18  # of these records together, where that many make up as many rows: there are several copies of them
 _COLUMNS = 256  # of a matrix of second moments that are worked on at once
+_CACHED, _PRODUCT = 1 << 16, 128  # cells that stay in a processor's cache, and records from which a product is fast
+_EXACT = 1 << 53  # so far, floats have all integers
 
 _Floats = NDArray[np.float64]
 _Integers = NDArray[np.int64]
@@ -58,10 +60,13 @@ _Integers = NDArray[np.int64]
 
 def cut(v: _Floats, longest: float) -> _Floats:
     """Return each row cut to a length: v min(1, longest/|v|)."""
+    return v * _factors(v, longest)
+
+
+def _factors(v: _Floats, longest: float) -> _Floats:
     norms = np.sqrt((v * v).sum(axis=1))
-    factor = longest / np.maximum(norms, max(longest, _TINY))  # the same steps, whichever rows are longer
-    cut_rows: _Floats = v * factor[:, None]
-    return cut_rows
+    factors: _Floats = longest / np.maximum(norms, max(longest, _TINY))  # the same steps, whichever rows are longer
+    return factors[:, None]
 
 
 def on_grid(v: _Floats, B: int) -> _Integers:
@@ -69,8 +74,14 @@ def on_grid(v: _Floats, B: int) -> _Integers:
 
     Rounding makes a row longer by at most sqrt(d)/2, so it is first cut to that much less than B.
     """
+    return _rounded(v, B).astype(np.int64)
+
+
+def _rounded(v: _Floats, B: int) -> _Floats:
     longest = max(0.0, (B - sqrt(v.shape[1]) / 2) * _SHORT)
-    return np.rint(cut(v * B, longest)).astype(np.int64)
+    found = v * B
+    found *= _factors(found, longest)
+    return np.rint(found, out=found)
 
 
 def coded(y: _Floats, outputs: int) -> _Floats:
@@ -84,9 +95,10 @@ class _Sum:
 
     of: Callable[[_Floats, _Floats], _Integers]
     outputs: int
+    rows: int = 0  # at a time; 0 for as many as fit
 
     def __call__(self, X: _Floats, y: _Floats) -> _Integers:
-        rows = min(_ROWS, max(_FEWEST, _CELLS // max(1, X.shape[1])))
+        rows = self.rows or min(_ROWS, max(_FEWEST, _CELLS // max(1, X.shape[1])))
         total = self._from(slice(0, rows), X, y)
         for start in range(rows, len(y), rows):
             total += self._from(slice(start, start + rows), X, y)
@@ -96,9 +108,9 @@ class _Sum:
         return self.of(X[rows], coded(y[rows], self.outputs))
 
 
-def _total(data: Records, of: Callable[..., _Integers], **public: Any) -> _Integers:
+def _total(data: Records, of: Callable[..., _Integers], rows: int = 0, **public: Any) -> _Integers:
     """Return the sum of ``of(u, Y, **public)`` over all records."""
-    total = data.total(_Sum(partial(of, **public), data.classes or 1))
+    total = data.total(_Sum(partial(of, **public), data.classes or 1, rows))
     if total.dtype == object:
         raise LocalProtocolError("a sum over so many records does not fit into 63 bits; the layouts allow no such sum")
     return total
@@ -137,24 +149,31 @@ def _labels(u: _Floats, Y: _Floats, B: int) -> _Integers:
 def moments_sum(data: Records, centre: Centre, B: int) -> _Integers:
     """Return the sum of second moments: products j < k by rows, squares, c z, and the labels if the data are centred.
 
-    c = B (Y - yb)/h, rounded, has a length of at most B: there is a vector c z for each output. A product of floats
-    that are integers below 2^53 is exact in any order.
+    c = B (Y - yb)/h, rounded, has a length of at most B: there is a vector c z for each output. z is no longer than B,
+    either. So a product is an integer of B^2 at most, and any sum of 2^53/B^2 products or fewer is one of 2^53 at most.
+    Floats add these exactly, in any order. B is at most 2^18, so a block of 2^16 records is one sum of floats.
     """
-    return _total(data, _moments, centre=centre, B=B)
+    return _total(data, _moments, _EXACT // B**2, centre=centre, B=B)
 
 
 def _moments(u: _Floats, Y: _Floats, centre: Centre, B: int) -> _Integers:
-    z = on_grid(centre.normalized(u), B).astype(np.float64)
-    c = on_grid((Y - centre.yb) / centre.h, B).astype(np.float64)
-    (_, d), m = u.shape, Y.shape[1]
+    (n, d), m = u.shape, Y.shape[1]
+    columns, crossed = [*blocks(d, _COLUMNS)], np.zeros((m, d))
+    upper = [np.zeros((each.stop - each.start, d - each.start)) for each in columns]
+    step = max(_PRODUCT, _CACHED // max(1, d))
+    for start in range(0, n, step):
+        some = slice(start, start + step)
+        z = _rounded(centre.normalized(u[some]), B)
+        crossed += _rounded((Y[some] - centre.yb) / centre.h, B).T @ z
+        for at, each in enumerate(columns):
+            upper[at] += z[:, each].T @ z[:, each.start :]
     found = np.empty(moments_length(d, m, centred=centre.centred), dtype=np.int64)
     products, squares, vectors, last = np.split(found, np.cumsum([d * (d - 1) // 2, d, d * m]))
-    for rows in blocks(d, _COLUMNS):
-        some = z[:, rows].T @ z[:, rows.start :]
-        for (row, place), numbers in zip(places(rows, d, above=1), some, strict=True):
-            at = row - rows.start
-            squares[row], products[place] = numbers[at], numbers[at + 1 :]
-    vectors[:] = (c.T @ z).ravel()
+    for each, part in zip(columns, upper, strict=True):
+        for (row, place), numbers in zip(places(each, d, above=1), part, strict=True):
+            own = row - each.start
+            squares[row], products[place] = numbers[own], numbers[own + 1 :]
+    vectors[:] = crossed.ravel()
     if centre.centred:
         last[:] = isqrt(label_unit(B**2, m) ** 2 // 2) * _counted(Y)
     return found

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade_core.data.pooling import pool
+from masquerade_core.data.records import ROWS, OfBlock
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.learning.class_evaluation import ClassEvaluation
@@ -157,6 +158,65 @@ def test_one_record_moves_the_second_moments_by_no_more_than_the_proof_says(*, c
         found.append(_squared_move(a, b, d * (d - 1) // 2))
     assert max(found) <= most * B**4
     assert max(found) >= 0.995 * most * B**4
+
+
+def _in_python(X: _Floats, Y: _Floats, centre: Centre, B: int) -> list[int]:
+    """Return the sum of second moments in Python's integers, from rows that are cut and rounded one after the other."""
+
+    def on_grid(v: _Floats) -> list[int]:
+        v = v * B
+        longest = max(0.0, (B - sqrt(len(v)) / 2) * (1 - 2.0**-30))
+        return [int(number) for number in np.rint(v * (longest / max(np.sqrt((v * v).sum()), longest)))]
+
+    d, m, total = X.shape[1], Y.shape[1], [0] * public.moments_length(X.shape[1], Y.shape[1], centred=centre.centred)
+    for u, labels in zip(X, Y, strict=True):
+        moved = (u - centre.m) / centre.R
+        z, c = on_grid(moved / max(np.sqrt((moved * moved).sum()), 1.0)), on_grid((labels - centre.yb) / centre.h)
+        found = [z[j] * z[k] for j in range(d) for k in range(j + 1, d)] + [v * v for v in z]
+        found += [each * v for each in c for v in z]
+        unit = isqrt(vectors.label_unit(B**2, m) ** 2 // 2)
+        found += [unit * int(label) for label in labels] if centre.centred else []
+        total = [one + other for one, other in zip(total, found, strict=True)]
+    return total
+
+
+@pytest.mark.parametrize("B", [7, 12_345, public._LONGEST_FACTOR])
+@pytest.mark.parametrize(("n", "d", "classes"), [(1, 1, None), (200, 5, None), (90, 7, 3), (5, 300, None)])
+@pytest.mark.parametrize("centred", [True, False])
+def test_second_moments_are_those_of_python_s_integers_however_they_are_cut_up(
+    n: int, d: int, classes: int | None, B: int, *, centred: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, m = np.random.default_rng(n), classes or 1
+    X = _rows(rng, n, d)
+    y = rng.choice([-1.0, 1.0], n) if classes is None else rng.integers(classes, size=n).astype(np.float64)
+    centre = Centre(X.mean(axis=0), 0.7, np.full(m, 0.3), centred=True) if centred else Centre.none(d, m)
+    expected = _in_python(X, vectors.coded(y, m), centre, B)
+    assert vectors.moments_sum(Dataset(X, y, classes), centre, B).tolist() == expected
+    _cut_up(monkeypatch)
+    monkeypatch.setattr(vectors, "_EXACT", 17 * B**2)  # seventeen records in a sum of floats
+    assert vectors.moments_sum(Dataset(X, y, classes), centre, B).tolist() == expected
+
+
+class _OneBlock(Dataset):
+    """Records of which no others are a block of their own, however many they are."""
+
+    def total(self, f: OfBlock) -> NDArray[np.int64]:
+        return f(self.X, self.y)
+
+
+def test_second_moments_of_more_records_than_a_float_can_add_are_exact() -> None:
+    """The records are as long as a record can be, and B is the largest: each product is nearly 2^36."""
+    B, n = public._LONGEST_FACTOR, 5 * (1 << 17) + 3
+    assert vectors._EXACT // B**2 == 1 << 17 >= ROWS  # so a block of records is one sum of floats
+    assert (2.0**53 - 1, 2.0**53) == ((1 << 53) - 1, 1 << 53)
+    assert 2.0**53 + 1 == 1 << 53  # the first that is missing
+    rng = np.random.default_rng(4)
+    X = np.sign(rng.random((n, 1)) - 0.01) * (1 - rng.integers(9, size=(n, 1)) * 2.0**-17)
+    y = rng.choice([-1.0, 1.0], n)
+    z, c = (vectors.on_grid(each, B)[:, 0].tolist() for each in (X, y[:, None]))
+    exact = [sum(v * v for v in z), sum(a * b for a, b in zip(c, z, strict=True))]
+    assert exact[0] > 4 << 53
+    assert vectors.moments_sum(_OneBlock(X, y), Centre.none(1, 1), B).tolist() == exact
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -782,6 +842,8 @@ def _cut_up(patch: pytest.MonkeyPatch) -> None:
         (estimates, "SMALL", 1),
         (estimates, "_AT_ONCE", 4),
         (vectors, "_COLUMNS", 4),
+        (vectors, "_CACHED", 4),
+        (vectors, "_PRODUCT", 3),
     ):
         assert hasattr(module, name)
         patch.setattr(module, name, value)
