@@ -314,7 +314,7 @@ class Admission:
 
     def came(self, hop: Hop) -> None:
         """Count on a party from now on, and say so."""
-        joined = len(self._hops.joined)
+        joined = len(self._hops.company)
         more = joined > self._most
         if more:
             self._most, self._gathering = joined, self._clock()
@@ -325,10 +325,10 @@ class Admission:
 
     def complete(self, beat: Callable[[], None]) -> bool:
         """Say whether every party is there; ``beat`` sends each a beat, which finds out whose connection is gone."""
-        if self._commits.steps.due is None and len(self._hops.joined) == self._study.K:
+        if self._commits.steps.due is None and len(self._hops.company) == self._study.K:
             beat()
             self.look_who_is_away(self._clock(), self._answers_within)
-        return len(self._hops.joined) == self._study.K
+        return len(self._hops.company) == self._study.K
 
     def look_for_fault(self, keys: BoxKeys) -> None:
         """Set :attr:`fault`, for a key that its party does not own, or that two have; or to None where all is well."""
@@ -369,7 +369,7 @@ class Admission:
         deadline = self._study.study.deadline_seconds
         if self.fault is not None:
             raise self.fault
-        if len(self._hops.joined) < self._study.K and now - self._gathering > deadline:
+        if len(self._hops.company) < self._study.K and now - self._gathering > deadline:
             absent = tuple(name for name, hop in self._hops.items() if not hop.joined)
             raise DeadlinePassed(
                 f"{listed(absent)} did not join within {deadline:g} seconds",

@@ -37,8 +37,8 @@ __all__ = ["CharlieSession"]
 
 _NOTICE = 3.0  # seconds after which it is said that a party has not confirmed the last message
 _NOTICES = 30.0  # seconds until it is said again
-_LOOKS = 0.2  # seconds between two looks at many parties
-_MANY = 65
+_MANY = 8  # with more parties, not every step looks at all of them: there is one for every few frames
+_LOOKS = 0.2  # seconds between two such looks
 
 
 class CharlieSession(Session):
@@ -99,6 +99,7 @@ class CharlieSession(Session):
         self._finished = False
         self._lost: dict[str, MasqueradeError] = {}
         self._next_look = 0.0
+        self._looks = True  # whether this step looks at the clocks of all parties
         self._next_notice = 0.0
         self._untold = set(self.names)  # who does not know yet that the run is over
 
@@ -444,17 +445,18 @@ class CharlieSession(Session):
         if self.over:
             self._part(now)
             return
-        if now < self._next_look:
+        self._looks = now >= self._next_look
+        if not self._looks:
             return
         self._next_look = now + (_LOOKS if self.study.K > _MANY else 0.0)
         if self._seated:
             for arrival in self._admission.settled(now):
                 self._take_one(arrival, now)
             self._look_who_is_silent(now)
-            return
-        self._admission.look_who_is_away(now, self.deadline / 2)
-        self._seat_if_complete()
-        self._admission.look_who_is_absent(now)
+        else:
+            self._admission.look_who_is_away(now, self.deadline / 2)
+            self._seat_if_complete()
+            self._admission.look_who_is_absent(now)
 
     def _shift(self, seconds: float) -> None:
         self._admission.shift(seconds)
@@ -470,6 +472,11 @@ class CharlieSession(Session):
                 self.stats.beats += 1
                 self._hops.say(hop, Turn.BEAT, self._beat_for(hop.channel, waits_for))
 
+    @property
+    def gathers(self) -> bool:
+        """Whether many parties' frames are still to come before anything follows from them."""
+        return len(self._awaited.missing) > _MANY
+
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment; once it has returned, those whose role has not."""
         if self._finished and not self.over:
@@ -478,8 +485,8 @@ class CharlieSession(Session):
 
     def _check_dues(self, now: float) -> None:
         wanted = self._awaited.wanted
-        if wanted is not None and wanted.within is not None:
-            return  # it ends by itself, and those who did not answer are lost
+        if not self._looks or (wanted is not None and wanted.within is not None):
+            return  # a wait with patience ends by itself, and those who did not answer are lost
         missing = self.missing()
         if missing and self._wait.lasts(now, self.allowance.forecast.turns):
             raise self._late(())

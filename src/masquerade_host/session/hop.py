@@ -70,6 +70,8 @@ class Hop:
         something and had acknowledged all else: from then on the next frame is due, or the next acknowledgement.
     channel : Channel
         The numbered frames of this hop.
+    company : set of str
+        The parties on which Charlie counts, of all hops. This hop's is in it while :attr:`joined`.
     received : int
         How many other frames than hellos came over this connection.
     refused_at : float
@@ -97,6 +99,7 @@ class Hop:
     name: str
     endpoint: Endpoint
     channel: Channel
+    company: set[str] = field(default_factory=set)
     _state: HopState = field(default_factory=lambda: HopState(End.CHARLIE), init=False)
     hello: bytes | None = None
     box_key: bytes = b""
@@ -134,6 +137,7 @@ class Hop:
     def say(self, turn: Turn) -> None:
         """Move the state on before Charlie sends this."""
         self._state.send(turn)
+        self._keep_company()
 
     def seal(self, turn: Turn, body: bytes, *, type: str = "", source: str | None = None) -> bytes:  # noqa: A002
         """Move the state on, and make the frame; ``type`` and ``source`` as in :meth:`Endpoint.seal`."""
@@ -144,10 +148,15 @@ class Hop:
     def receive(self, turn: Turn) -> None:
         """Move the state on after a frame of the party; an illegal one is the party's fault."""
         self._state.receive(turn, self.name)
+        self._keep_company()
 
     def note(self, event: HopEvent) -> None:
         """Move the state on after an event."""
         self._state.note(event)
+        self._keep_company()
+
+    def _keep_company(self) -> None:
+        (self.company.add if self.joined else self.company.discard)(self.name)
 
     def turn_of_hello(self, frame: Frame, arrival: Arrival) -> Turn:
         """Return the turn of a frame of kind ``hello``, which depends on what came over this hop before.
@@ -258,11 +267,14 @@ class Hops(Mapping[str, Hop]):
     ----------
     link : CharlieLink or None
         None until Charlie listens.
+    company : set of str
+        The parties on which Charlie counts.
     """
 
     def __init__(self, names: Sequence[str], endpoint: Endpoint) -> None:
         self.link: CharlieLink | None = None
-        self._hops = {name: Hop(name, endpoint, self._channel_to(name)) for name in names}
+        self.company: set[str] = set()
+        self._hops = {name: Hop(name, endpoint, self._channel_to(name), self.company) for name in names}
 
     def _channel_to(self, name: str) -> Channel:
         return Channel(name, lambda data: self.out.send(name, data))
@@ -292,7 +304,7 @@ class Hops(Mapping[str, Hop]):
     @property
     def joined(self) -> tuple[Hop, ...]:
         """The hops of the parties on which Charlie counts."""
-        return tuple(hop for hop in self._hops.values() if hop.joined)
+        return tuple(hop for hop in self._hops.values() if hop.name in self.company)
 
     @property
     def there(self) -> tuple[Hop, ...]:

@@ -471,6 +471,11 @@ class Session(ABC):
     def _shift(self, seconds: float) -> None:
         """Move all clocks on by a pause in which this process did not run: nobody can be blamed for it."""
 
+    @property
+    def gathers(self) -> bool:
+        """Whether many frames are still to come before anything follows from them."""
+        return False
+
     def due_in(self) -> float | None:
         """Return in how many seconds a frame is due that this session holds back; ``None`` if it holds none."""
         return None

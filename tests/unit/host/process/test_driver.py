@@ -1,6 +1,7 @@
 """The driver: whole runs of a toy protocol over real sockets, in threads."""
 
 import queue
+import socket
 import threading
 import time
 from types import SimpleNamespace
@@ -268,3 +269,17 @@ def test_a_journal_that_another_program_began_is_not_gone_on_with() -> None:
     with pytest.raises(ProgramChanged):
         run_role(toy_party(Seat("p1", session.names)), session, SystemRng(), journal=journal, begun=b"records")
     assert session.link is None
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_only_a_session_that_gathers_frames_is_let_sleep_on(gathers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step for each frame of many costs more than the frames do."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+
+    session: Any = SimpleNamespace(link=None, gathers=gathers, due_in=lambda: 0.0)
+    bell, ringer = socket.socketpair()
+    bell.setblocking(False)
+    with bell, ringer:
+        driver._sleep(session, bell)
+    assert slept == ([0.01] if gathers else [])

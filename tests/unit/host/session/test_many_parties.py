@@ -23,8 +23,10 @@ from masquerade_core.wire.proof import Judge
 from masquerade_host.faults.verifying import check_together, contradictions, read_folder
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.large_rosters import check_size
+from masquerade_host.session.lateness import Lateness
 from masquerade_host.session.messages import AllClosed, Hellos, Roster, beats_every
 from masquerade_host.session.session import Wait
+from masquerade_host.session.states import HopEvent
 from masquerade_host.store.transcript import Transcript
 from tests.host_helpers import All, Hi, World
 from tests.messages import raises
@@ -563,3 +565,50 @@ def test_where_everybody_is_shown_everything_the_parties_are_limited() -> None:
 )
 def test_beats_are_rarer_with_many_parties_and_six_in_a_deadline(parties: int, deadline: float, seconds: float) -> None:
     assert beats_every(parties, deadline) == seconds
+
+
+# --- What many parties cost Charlie --------------------------------------------------
+
+
+def test_charlie_looks_at_all_clocks_some_times_a_second_and_not_for_every_frame(
+    seated: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    find = Lateness.find
+
+    def counting(self: Lateness, *args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return find(self, *args)
+
+    monkeypatch.setattr(Lateness, "find", counting)
+    for _ in range(100):
+        seated.clock.now += 0.01
+        seated.charlie.step()
+    assert 4 <= looks <= 6
+
+
+def test_charlie_gathers_frames_as_long_as_many_are_to_come(seated: Wired) -> None:
+    names = seated.world.study.names
+    assert not seated.charlie.gathers
+    seated.expect(CHARLIE, "Hi", names)
+    gathered = []
+    for name in names:
+        gathered.append(seated.charlie.gathers)
+        seated.say(name)
+        seated.pump(1)
+    assert gathered == [True] * (K - 8) + [False] * 8
+
+
+def test_the_parties_that_are_counted_are_those_that_have_joined(wired: Wired) -> None:
+    def counted() -> bool:
+        hops = wired.charlie._hops
+        return hops.company == {name for name, hop in hops.items() if hop.joined}
+
+    names = wired.world.study.names
+    wired.join(*names[:-1])
+    assert counted()
+    assert len(wired.charlie._hops.company) == K - 1
+    for name, event in zip(names, (HopEvent.SILENCE, HopEvent.TURNED_AWAY, HopEvent.GIVE_UP), strict=False):
+        wired.charlie._hops[name].note(event)
+        assert counted()
