@@ -28,7 +28,7 @@ from typing import Any
 
 from masquerade_core.errors import Damaged, DeadlinePassed, MasqueradeError, OlderCopy, RefusedLocally, RunFailed
 from masquerade_core.rng import Rng, SystemRng
-from masquerade_core.seat import Effect, Once
+from masquerade_core.seat import Effect, Once, Progress, Release, Stage
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_core.wire.frames import NONCE_BYTES
@@ -151,6 +151,13 @@ class _Raised:
     error: BaseException
 
 
+_NOTES = (Stage, Release, Progress)
+"""Effects that are answered by nothing: the role goes on at once, and the session takes them in their order.
+
+After a send it waits: else arithmetic that follows could keep the thread that sends from running.
+"""
+
+
 class _AbandonedError(Exception):
     """The run has ended, and nobody waits for this role any more."""
 
@@ -196,7 +203,7 @@ class _RoleThread(threading.Thread):
             self._tell(_Drawn(effect.label, packed))
             return unpack_plain(packed)
         self._tell(effect)
-        return self._wait()
+        return None if isinstance(effect, _NOTES) else self._wait()
 
     def _wait(self) -> Any:
         answer = self._answers.get()
@@ -379,6 +386,8 @@ def _hand_over(session: Session, thread: _RoleThread, result: Any) -> Any:
                 raise error
             case effect:
                 session.begin(effect)
+                if isinstance(effect, _NOTES):
+                    session.answers()  # the role has gone on
     return result
 
 
