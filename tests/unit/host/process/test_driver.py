@@ -4,7 +4,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -288,10 +288,15 @@ def test_only_a_session_that_gathers_frames_is_let_sleep_on(gathers: bool, monke
 
 def test_a_role_waits_for_the_session_after_a_send_and_for_no_note() -> None:
     """A note costs no way to the other thread and back; what is noted is there before what follows."""
-    effects = (Stage("rounds"), Release("first", 1.0, 0.0), Progress(1, 2), Send("message", "Hi", (CHARLIE,), (b"",)))
+    effects = (
+        Stage("rounds"),
+        Release("first", 1.0, 0.0),
+        Progress(1, 2, ()),
+        Send("message", "Hi", (CHARLIE,), (b"",)),
+    )
 
     class Asking:
-        def __await__(self) -> Iterator[Any]:
+        def __await__(self) -> Generator[Any, Any, None]:
             yield from (*effects, Stage("never"))
 
     async def role() -> None:
