@@ -1,8 +1,9 @@
 """Accounting: the joint cost of several releases over the same records, and the exact privacy of Gaussian noise.
 
-Costs are integers, so that no small one is lost. A *cost* is (epsilon, delta) of one release. If its noise is Gaussian, it has a mu as well, and a *slack*: the delta
-that pays for the distance of the drawn noise from a Gaussian. Costs add up to a :class:`Total`. Three rules say which
-epsilon a total keeps at a given delta. Each of them is valid, so the smallest epsilon is:
+Costs are integers, so that no small one is lost. A *cost* is (epsilon, delta) of one release. If its noise is Gaussian,
+it has a mu as well, and a *slack*: the delta that pays for the distance of the drawn noise from a Gaussian. Costs add
+up to a :class:`Total`. Three rules say which epsilon a total keeps at a given delta. Each of them is valid, so the
+smallest epsilon is:
 
 * *basic*: epsilons and deltas add up (Dwork and others 2006).
 * *Gaussian*: the mu of Gaussian releases compose exactly to a root of squares; the other releases add up.
