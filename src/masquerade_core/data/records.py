@@ -339,13 +339,20 @@ def _one_thread(size: int) -> Iterator[None]:
     if size < _SHARED:
         yield
         return
-    with _libraries().limit(limits=1, user_api="blas"):
+    several = [(library, threads) for library in _libraries() if (threads := library.get_num_threads()) != 1]
+    for library, _ in several:
+        library.set_num_threads(1)
+    try:
         yield
+    finally:
+        for library, threads in several:
+            library.set_num_threads(threads)
 
 
 @lru_cache(maxsize=1)
-def _libraries() -> Any:
-    return importlib.import_module("threadpoolctl").ThreadpoolController()  # numpy's, which is loaded by now
+def _libraries() -> list[Any]:
+    loaded = importlib.import_module("threadpoolctl").ThreadpoolController()  # numpy's, which is loaded by now
+    return [library for library in loaded.lib_controllers if library.user_api == "blas"]
 
 
 def _reach(part: NDArray[Any]) -> int:

@@ -26,20 +26,21 @@ def gradient_sum(X: _Array, y: _Array, w: _Array, loss: str | Loss = "logistic")
     X : ndarray, shape (n, d)
         Records with ||x||_2 <= 1.
     y : ndarray, shape (n,)
-        Labels, -1 or +1.
+        Labels, -1 or +1; shape (n, 1) for many w.
     w : ndarray, shape (d,)
+        Or (d, R): then there are R sums, one for each column.
     loss : str or Loss
 
     Returns
     -------
-    ndarray, shape (d,)
+    ndarray, of the shape of w
         Its norm is at most n L, where L bounds |phi'|. Replacing one record moves it by at most 2 L.
 
     References
     ----------
     Rajkumar and Agarwal 2012, equation (8) and Proposition 3.1.
     """
-    phi, total = loss_of(loss), np.zeros(X.shape[1])
+    phi, total = loss_of(loss), np.zeros(w.shape)
     for some in few_rows(X, IN_CACHE):
         rows, signs = X[some], y[some]
         total += rows.T @ (phi.derivative(signs * (rows @ w)) * signs)

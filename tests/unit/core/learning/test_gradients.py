@@ -38,6 +38,9 @@ def test_the_sum_is_equation_8_and_the_parties_sums_make_the_gradient(
     slopes = [loss.derivative(np.array([yi * (xi @ w)]))[0] * yi * xi for xi, yi in zip(X, y, strict=True)]
     np.testing.assert_allclose(gradient_sum(X, y, w, loss), np.sum(slopes, axis=0), atol=1e-12)
     np.testing.assert_array_equal(gradient_sum(X, y, w, loss.name), gradient_sum(X, y, w, loss))
+    many = gradient_sum(X, y[:, None], np.column_stack([w, -w]), loss)
+    each = [gradient_sum(X, y, v, loss) for v in (w, -w)]
+    np.testing.assert_allclose(many, np.column_stack(each), atol=1e-12)
     parts = sum(gradient_sum(X[a:b], y[a:b], w, loss) for a, b in ((0, 3), (3, 290), (290, 300)))
     # Equation (9).
     np.testing.assert_allclose(parts / len(y) + 0.1 * w, objective_gradient(w, X, y, 0.1, loss), atol=1e-14)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it ships no types
+from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from masquerade_core.data.records import ROWS, OfBlock, are_held_back
 from masquerade_core.data.schema import Dataset
@@ -106,7 +106,11 @@ def test_sums_do_not_depend_on_the_number_of_threads() -> None:
     found = []
     for threads in (1, 2, 3):
         with threadpool_limits(limits=threads, user_api="blas"):
-            found.append([*data.added(GradientSum(w)), *data.total(dp_gd.ClippedSum(w, LOGISTIC, Fraction(1, 2)))])
+            found.append([*data.added(lambda X, y: X.T @ y), *data.added(GradientSum(w))])
+            found[-1] += [*data.total(dp_gd.ClippedSum(w, LOGISTIC, Fraction(1, 2)))]
+            with pytest.raises(ZeroDivisionError):
+                data.added(lambda X, _: X / (1 // 0))
+            assert {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"} == {threads}
     assert found[0] == found[1] == found[2]
 
 
