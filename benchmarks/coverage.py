@@ -20,8 +20,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.lazy_scipy import ndtr
-from masquerade_core.learning.evaluation import (
+from masquerade_core.evaluation import (
     CELLS,
     COUNT_UNITS,
     LOCATE_UNITS,
@@ -35,6 +34,7 @@ from masquerade_core.learning.evaluation import (
     evaluate,
     locate_bins,
 )
+from masquerade_core.lazy_scipy import ndtr
 
 __all__ = ["FIGURES", "GRID", "Case", "Tally", "tallies"]
 

@@ -22,7 +22,7 @@ from benchmarks.site_sessions import free_port, study_of
 from masquerade_core.study import CHARLIE
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 

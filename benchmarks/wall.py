@@ -20,7 +20,7 @@ import zmq
 from benchmarks.relay import DelayingRelay
 from benchmarks.sums import adding, gradient_layout, gradient_study, multiplying, some_vector
 from masquerade_core.crypto.paillier import SecretKey, ShortPool
-from masquerade_core.privacy.accounting.composition import target
+from masquerade_core.privacy.accounting import target
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, PublicKeys, Study

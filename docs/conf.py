@@ -49,7 +49,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:(class|exc|obj|data)", r".*")
 ]  # the docstrings' types are words, such as "mapping of str"
-nitpick_ignore = [("py:mod", "masquerade_core.wire.proof")]
+nitpick_ignore = [("py:mod", "masquerade_core.wire.faults")]
 suppress_warnings = ["ref.python"]  # a name that a package passes on has two homes
 doctest_global_setup = "import examples_place; test = examples_place.enter()"
 trim_doctest_flags = True

@@ -446,6 +446,7 @@ def write() -> None:
 
 def main() -> None:
     """Print all figures; ``--list`` the modules as well, each with its code lines and functions called."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled, and so it is measured
     if "--write" in sys.argv:
         write()
         return

@@ -16,8 +16,8 @@ from masquerade.measuring import measuring_study
 from masquerade.report import result_report
 from masquerade_core.data.records import split
 from masquerade_core.data.schema import Dataset
+from masquerade_core.evaluation import Bins, Evaluation
 from masquerade_core.learning.class_evaluation import ClassEvaluation
-from masquerade_core.learning.evaluation import Bins, Evaluation
 from masquerade_core.model import Model, model_to_json
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng

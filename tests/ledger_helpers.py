@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from masquerade_core.data.schema import Dataset
-from masquerade_core.privacy.accounting.composition import target
+from masquerade_core.privacy.accounting import target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_host.store import ledger

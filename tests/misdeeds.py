@@ -19,10 +19,9 @@ from masquerade_core.errors import NAMING, DeadlinePassed, MasqueradeError, Repo
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Once, Seat
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import Message, encode, pack_plain, unpack_plain
+from masquerade_core.wire.faults import Abort, Findings, pack_abort, read_evidence
 from masquerade_core.wire.frames import head_of
-from masquerade_core.wire.proof import Findings, read_evidence
 from masquerade_core.words import listed
 from masquerade_protocols.blame import check_evidence, run_of, verdict
 from masquerade_protocols.blocks.adaptive_sums import PublicNumbers

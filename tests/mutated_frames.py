@@ -30,10 +30,9 @@ from masquerade_core import seat
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import LocalProtocolError, MasqueradeError, Reported
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire import codec, frames, proof
-from masquerade_core.wire.aborts import Abort, Reason, pack_abort
+from masquerade_core.wire import codec, faults, frames
 from masquerade_core.wire.codec import Message
-from masquerade_core.wire.proof import read_evidence
+from masquerade_core.wire.faults import Abort, Reason, pack_abort, read_evidence
 from masquerade_host.channel import Channel
 from masquerade_host.session.messages import Beat, pack_beat
 from masquerade_protocols import blame
@@ -573,7 +572,7 @@ def _lying(group: _Watched, encode: Callable[[Message, str, bytes], bytes]) -> I
         patch.setattr(Channel, "hear", patient)
         patch.setattr(secrets, "randbelow", numbers.randrange)  # of connections, and of pings
         patch.setattr(secrets, "token_bytes", numbers.randbytes)
-        for module in (frames, proof, blame):
+        for module in (frames, faults, blame):
             patch.setattr(module, "verify", faulty.verified)
         yield
 

@@ -22,8 +22,8 @@ from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Once, Send
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
-from masquerade_core.wire import aborts
-from masquerade_core.wire.codec import Message, pack_plain
+from masquerade_core.wire import faults
+from masquerade_core.wire.codec import Broadcast, Message, SealedMessage, pack_plain
 from masquerade_core.wire.frames import WIRE_VERSION
 from masquerade_host.session import agreement
 from masquerade_host.session import messages as session_messages
@@ -35,7 +35,7 @@ from tests.faulty import play
 
 FILE = Path(__file__).with_name("numbered.json")
 _VECTORS = Path(__file__).parent / "vectors"
-_SESSIONS = (aborts, session_messages, agreement)
+_SESSIONS = (faults, session_messages, agreement)
 _DIGITS = 1e-6  # relative: machines differ in a number's last digits, and another meaning in its first ones
 
 Answers = dict[str, Any]
@@ -60,7 +60,8 @@ def wire() -> Answers:
 
 def _forms() -> dict[str, list[str]]:
     classes = {each for module in _SESSIONS for each in vars(module).values() if isinstance(each, type)}
-    messages = sorted((each for each in classes if issubclass(each, Message)), key=lambda each: each.__name__)
+    kinds = {Broadcast, SealedMessage}  # without fields of their own
+    messages = sorted((each for each in classes - kinds if issubclass(each, Message)), key=lambda each: each.__name__)
     return {each.__name__: [_form(name, field) for name, field in each.model_fields.items()] for each in messages}
 
 

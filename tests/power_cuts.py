@@ -26,7 +26,7 @@ import pytest
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import MasqueradeError
-from masquerade_core.privacy.accounting.composition import Total, cost_of
+from masquerade_core.privacy.accounting import Total, cost_of
 from masquerade_core.rng import SimulationRng, SystemRng
 from masquerade_core.seat import Effect, Release, Seat, Send
 from masquerade_core.study import CHARLIE

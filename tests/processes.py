@@ -21,7 +21,7 @@ from masquerade_core.study_files import load_study
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from tests.host_helpers import free_port, study_text

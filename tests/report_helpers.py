@@ -12,7 +12,7 @@ import numpy as np
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Covariates, Dataset
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.store.approvals import Approval
+from masquerade_host.store.permissions import Approval
 from masquerade_host.store.results import RunDirectory, summarize
 from masquerade_protocols import protocol_of
 from tests.host_helpers import World, free_port, new_keys, run_together

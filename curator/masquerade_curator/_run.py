@@ -10,9 +10,9 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_curator.options import CuratorOptions
 from masquerade_host.process.driver import run_role
+from masquerade_host.process.process import Reporting, reporting
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
-from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.store.journal import FINISHED, journal_of
 from masquerade_host.store.keyfiles import load_keys

@@ -15,14 +15,14 @@ from pathlib import Path
 from masquerade_core.data.examining import examine
 from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput, RefusedLocally
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Cost
 from masquerade_core.privacy.totals import told_apart
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import listed
-from masquerade_host.store.approvals import Approval, Compared, all_approvals, record_approval
 from masquerade_host.store.kept_keys import load_keys_for
 from masquerade_host.store.ledger import Account, Ledger
+from masquerade_host.store.permissions import Approval, Compared, all_approvals, record_approval
 from masquerade_party._records import read_records
 from masquerade_party._site import Records, Site, code_of
 from masquerade_protocols import Explanation, Protocol, protocol_of

@@ -16,9 +16,9 @@ from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_host.process.driver import run_role, telling_of_damage
+from masquerade_host.process.process import Reporting, reporting
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
-from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.session.party import PartySession, load_for, not_confirmed
 from masquerade_host.store.journal import FINISHED, Journal, journal_of
 from masquerade_host.store.keyfiles import Keys, load_keys

@@ -13,16 +13,15 @@ from typing import Any, Self
 
 from masquerade_core.data.files import Data
 from masquerade_core.errors import MasqueradeError, RefusedLocally, Spent
-from masquerade_core.privacy.accounting.composition import Cost
+from masquerade_core.privacy.accounting import Cost
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_host.process import program
 from masquerade_host.process.process import held
 from masquerade_host.process.progress import Observer
 from masquerade_host.session.commits import Debits, NoDebits
-from masquerade_host.store.approvals import Approval, find_approval, need_approval
 from masquerade_host.store.ledger import NO_RELEASES, Account, Ledger
-from masquerade_host.store.policy import Policy, load_policy
+from masquerade_host.store.permissions import Approval, Policy, find_approval, load_policy, need_approval
 from masquerade_host.store.state import StateFolder, state_folder
 from masquerade_protocols import plugin_of, protocol_of
 

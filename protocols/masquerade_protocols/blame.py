@@ -1,6 +1,6 @@
 """Who is at fault when a run ended badly, as far as signed frames prove it.
 
-Frames that break the protocol by themselves are judged by :mod:`masquerade_core.wire.proof`. What is here is for a sum
+Frames that break the protocol by themselves are judged by :mod:`masquerade_core.wire.faults`. What is here is for a sum
 that was refused; :mod:`masquerade_protocols.blame_openings` has what only sums by Paillier need.
 
 The parties signed their contributions, and Charlie what he told: the sum, its check value and a receipt. If it does not
@@ -20,8 +20,8 @@ from masquerade_core.crypto.masks import Words
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import Message, decode
+from masquerade_core.wire.faults import EVIDENCE, Evidence, Findings, Judge, read_evidence
 from masquerade_core.wire.frames import Endpoint, Frame, run_id
-from masquerade_core.wire.proof import EVIDENCE, Evidence, Findings, Judge, read_evidence
 from masquerade_core.words import counted, listed
 from masquerade_protocols.blocks.layouts import CHECK_PRIMES, has_double_masks, receipt
 from masquerade_protocols.blocks.masked_sum import Masked, Outcome, Summed, blame, masked_digest

@@ -6,8 +6,8 @@ from masquerade_core.crypto.paillier import PublicKey
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import decode
+from masquerade_core.wire.faults import Findings
 from masquerade_core.wire.frames import Frame
-from masquerade_core.wire.proof import Findings
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import CHECK_PRIMES, receipt
 from masquerade_protocols.blocks.paillier_sum import (

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from masquerade_core.data.loaders import POINTS, Loader
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import Model, Release
-from masquerade_core.privacy.accounting.composition import Cost as Spending
-from masquerade_core.privacy.accounting.composition import target
+from masquerade_core.privacy.accounting import Cost as Spending
+from masquerade_core.privacy.accounting import target
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect, Forecast, slowest_exponentiation

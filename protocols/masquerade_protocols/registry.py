@@ -8,15 +8,17 @@ group ``masquerade.protocols``. Every process of a run needs it installed. It is
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from masquerade_core.data.loaders import COVARIATES, POINTS
 from masquerade_core.errors import BadInput
+from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.privacy.statement import Claim
+from masquerade_core.seat import Seat
 from masquerade_core.study import Study, check_section
 from masquerade_core.words import listed
+from masquerade_protocols.blocks.layouts import has_double_masks
 from masquerade_protocols.entry import Protocol
-from masquerade_protocols.variants import with_attempts, with_neighbours
 
 if TYPE_CHECKING:
     from masquerade_core.learning.theorems import Theorem
@@ -196,11 +198,47 @@ def _with_times(entry: Protocol) -> Protocol:
     return replace(entry, statement=statement)
 
 
+def _with_variants(entry: Protocol) -> Protocol:
+    """Return a protocol's entry that also takes studies with several attempts, and with neighbours.
+
+    What these need is loaded for them alone. For any other study the entry says and does what it did before.
+    """
+
+    def of(study: Study) -> Protocol:
+        if not (study.study.charged_attempts or has_double_masks(study) or study.K > NEIGHBOURS + 1):
+            return entry
+        from masquerade_protocols.variants import with_attempts, with_neighbours
+
+        return with_attempts(with_neighbours(entry))
+
+    async def party(seat: Seat, study: Study, data: Any, **options: Any) -> Any:
+        return await of(study).party(seat, study, data, **options)
+
+    async def charlie(seat: Seat, study: Study, **options: Any) -> Any:
+        return await of(study).charlie(seat, study, **options)
+
+    def expectation(study: Study) -> Any:
+        found = of(study).expectation
+        return None if found is None else found(study)
+
+    return replace(
+        entry,
+        check=lambda study: of(study).check(study),
+        party=party,
+        charlie=charlie,
+        statement=lambda study: of(study).statement(study),
+        explain=lambda study: of(study).explain(study),
+        spends=lambda study: of(study).spends(study),
+        cost=lambda study: of(study).cost(study),
+        expectation=None if entry.expectation is None else expectation,
+    )
+
+
 def _complete(entry: Protocol) -> Protocol:
     """Return an entry with what all of its kind have in common."""
     if entry.records in {POINTS, COVARIATES} and not entry.baseline:
         entry = _with_refusals(entry)
-    return entry if entry.baseline else with_attempts(with_neighbours(_with_times(entry)))
+    return entry if entry.baseline else _with_variants(_with_times(entry))
 
 
 def entry_named(name: str) -> Protocol:

@@ -23,7 +23,7 @@ from typing import Any
 
 from masquerade_core.errors import BadInput
 from masquerade_core.neighbours import GRINDING_BITS, NEIGHBOURS, delta_of_cut, most_corrupt
-from masquerade_core.privacy.accounting.composition import Cost
+from masquerade_core.privacy.accounting import Cost
 from masquerade_core.privacy.statement import COMPUTATIONAL, NONE, Claim, shown, without_numbers
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study

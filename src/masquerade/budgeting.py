@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from masquerade_core.errors import MasqueradeError
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder

@@ -45,10 +45,9 @@ from masquerade_core.data.file_faults import (
     kind_of_class,
     number_of,
 )
-from masquerade_core.data.files import PARQUET
+from masquerade_core.data.files import PARQUET, TextTable
 from masquerade_core.data.loading import records_of
 from masquerade_core.data.schema import Encoder, encode_column, is_allowed, labels_of
-from masquerade_core.data.texts import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 from masquerade_core.words import listed

@@ -22,10 +22,9 @@ from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import counted
-from masquerade_host.store.approvals import find_approval
 from masquerade_host.store.kept_keys import load_keys_for
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.store.policy import load_policy
+from masquerade_host.store.permissions import find_approval, load_policy
 from masquerade_host.store.state import StateFolder, state_folder
 from masquerade_host.transport.proxy import Proxy
 from masquerade_protocols import Cost, Protocol, protocol_of

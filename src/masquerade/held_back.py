@@ -4,7 +4,7 @@ import textwrap
 from dataclasses import dataclass
 
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.evaluation import count_sd, counts_noise
+from masquerade_core.evaluation import count_sd, counts_noise
 from masquerade_core.learning.expected_intervals import expected_reach, records_needed
 from masquerade_core.privacy.expectation import PROMISES, Expectation, shown
 

@@ -20,14 +20,14 @@ from masquerade.lobby.invitation import Invitation
 from masquerade.lobby.links import Caller
 from masquerade.roster_view import whose_keys
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import Study
 from masquerade_core.words import counted, listed
-from masquerade_host.store.approvals import Approval, Compared, all_approvals
 from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
+from masquerade_host.store.permissions import Approval, Compared, all_approvals
 from masquerade_host.store.state import StateFolder, private_folder, write_private
 from masquerade_protocols import protocol_of
 

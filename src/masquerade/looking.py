@@ -40,8 +40,7 @@ from masquerade_core.data.file_faults import (
     is_missing,
     number_of,
 )
-from masquerade_core.data.files import PARQUET
-from masquerade_core.data.texts import SEPARATORS
+from masquerade_core.data.files import PARQUET, SEPARATORS
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Label
 from masquerade_core.words import counted, listed

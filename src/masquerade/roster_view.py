@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from masquerade.layout import heading, paragraphs
 from masquerade_core.privacy.statement import FOLLOWS, digits
 from masquerade_core.words import listed
-from masquerade_host.store.approvals import Compared
+from masquerade_host.store.permissions import Compared
 from masquerade_host.store.results import APPROVAL
 
 __all__ = ["compared_in", "roster_report", "whose_keys"]

@@ -6,10 +6,10 @@ Nothing else in this program says yes for a person. The state folder is one that
 from pathlib import Path
 
 from masquerade_core.data.examining import examine
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
 from masquerade_host.store.ledger import Ledger
-from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from masquerade_protocols import protocol_of

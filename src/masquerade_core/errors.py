@@ -291,7 +291,7 @@ class ProtocolViolation(MasqueradeError):
         Participants one of whom is at fault, where nothing shows which one.
     frames : tuple of bytes
         The frames in which it was seen, as they were signed. Where they prove the fault to everybody else as well
-        (:mod:`masquerade_core.wire.proof`), they go to the others; they are kept as evidence in any case.
+        (:mod:`masquerade_core.wire.faults`), they go to the others; they are kept as evidence in any case.
     """
 
     exit_code = 8

@@ -16,8 +16,8 @@ from masquerade_core.study import Coding, Feature, Matching, OutOfBounds, Study
 
 if TYPE_CHECKING:
     from masquerade_core.coefficients import Coefficients
+    from masquerade_core.evaluation import Evaluation
     from masquerade_core.learning.class_evaluation import ClassEvaluation
-    from masquerade_core.learning.evaluation import Evaluation
 
 __all__ = [
     "ESTIMATES",

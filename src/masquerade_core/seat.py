@@ -145,7 +145,7 @@ class Release(Effect):
         What this release costs alone.
     mu : float
         Greater than 0 where the noise is Gaussian: its sensitivity over its standard deviation. Such releases compose
-        exactly (:mod:`~masquerade_core.privacy.accounting.gaussian_dp`).
+        exactly (:mod:`~masquerade_core.privacy.accounting`).
     slack : float
         The delta that pays for the distance of the drawn noise from a Gaussian, where mu is greater than 0.
     """

@@ -16,7 +16,7 @@ import masquerade
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.ledger import Ledger
-from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from tests.dask_helpers import LocalDask, local_dask
 from tests.messages import raises, says

@@ -10,8 +10,8 @@ from benchmarks.coverage import FIGURES, GRID, Case, Tally, tallies
 from numpy.typing import NDArray
 from scipy import stats
 
-from masquerade_core.learning import evaluation
-from masquerade_core.learning.evaluation import (
+from masquerade_core import evaluation
+from masquerade_core.evaluation import (
     UNKNOWN,
     Bins,
     Estimate,

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from masquerade_core.study import CHARLIE
 from masquerade_host.store.ledger import Ledger
-from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from tests.frozen import FOLDER, KNOWN, NOW
 from tests.frozen.known import known_of

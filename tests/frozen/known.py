@@ -14,10 +14,10 @@ from typing import Any
 from masquerade.cli import run as command
 from masquerade_core.study import Study
 from masquerade_host.faults.verifying import check_together, contradictions, read_folder
-from masquerade_host.store.approvals import find_approval
 from masquerade_host.store.journal import Entry, journal_of
 from masquerade_host.store.keyfiles import load_keys
 from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.permissions import find_approval
 from masquerade_host.store.state import StateFolder
 from masquerade_protocols import protocol_of
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from masquerade_core.errors import BudgetExceeded, LocalProtocolError, MasqueradeError, RefusedLocally
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Total, cost_of
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Total, cost_of
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE
 from masquerade_host.store.ledger import NO_RELEASES, Ledger

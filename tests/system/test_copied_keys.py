@@ -21,7 +21,7 @@ from masquerade_core.seat import Join, Receive
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Frame
-from masquerade_host.session import rosters
+from masquerade_host.session import messages
 from masquerade_host.session.admission import Admission
 from masquerade_host.session.hop import Hop
 from masquerade_host.session.party import PartySession
@@ -84,7 +84,7 @@ def forget() -> None:
     whole, nobody = pair_keys._expand, (End("", b""), End("", b""))
     pair_keys._expand = lambda made, purpose, _, *rest: whole(made, purpose, nobody, *rest)
     for name in ("check_owned", "check_distinct"):
-        setattr(rosters, name, lambda *_: None)
+        setattr(messages, name, lambda *_: None)
 
 
 # --- The tests -------------------------------------------------------------------

@@ -14,7 +14,7 @@ from masquerade.measuring import measuring_study
 from masquerade.prediction import load_model
 from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.ledger import Ledger
-from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from tests.processes import ALWAYS, PARTYS, Machines
 

@@ -22,8 +22,8 @@ from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViol
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import encode
+from masquerade_core.wire.faults import Abort, pack_abort
 from masquerade_core.wire.frames import MAX_FRAME, Frame
 from masquerade_host.process.driver import run_role
 from masquerade_host.session.messages import Beat, Closed, pack_beat, read_beat

@@ -19,7 +19,7 @@ import pytest
 from masquerade.cli import run
 from masquerade_core.study import CHARLIE
 from masquerade_host.store.ledger import Ledger
-from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from tests.messages import says
 from tests.processes import Machines, Participant

@@ -6,10 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 from masquerade_core.errors import BadInput, BudgetExceeded, MasqueradeError, RefusedLocally
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.store.approvals import find_approval
+from masquerade_host.store.permissions import find_approval
 from masquerade_host.store.state import state_folder
 from masquerade_party._site import Site, expect_same_code
 from masquerade_party.serving.settings import OwnKey, Settings, records_of

@@ -32,7 +32,7 @@ from pydantic import Field
 
 from masquerade_core.data.records import Records
 from masquerade_core.errors import BadInput, ProtocolViolation
-from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, check_honest, rounds_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_array, discrete_gaussian_tail_bound
 from masquerade_core.rng import Rng

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from masquerade_core.crypto.masks import as_integers
 from masquerade_core.data.records import OfBlock, Records, fewest_held_back, split
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.learning.evaluation import (
+from masquerade_core.evaluation import (
     CELLS,
     COUNT_UNITS,
     LOCATE_UNITS,
@@ -163,7 +163,7 @@ _COUNTS = 2 * MOST_BINS + 1  # of each label in each bin, and the sum of squares
 _STAGE = "evaluation"
 
 Rule = str | float | None
-"""How a threshold is chosen: see :func:`~masquerade_core.learning.evaluation.evaluate`."""
+"""How a threshold is chosen: see :func:`~masquerade_core.evaluation.evaluate`."""
 
 
 # --- What follows from public numbers ---------------------------------------------

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.crypto.masks import as_array
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting.composition import Cost, target
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import Cost, epsilon_of, target
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, charge, lost_delta
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng

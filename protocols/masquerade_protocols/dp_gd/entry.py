@@ -10,8 +10,7 @@ from masquerade_protocols.blocks.descent import descent_lengths
 from masquerade_protocols.blocks.evaluation import with_evaluation
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
-from masquerade_protocols.blocks.prices import price_of_sums
-from masquerade_protocols.blocks.retrying import with_retries
+from masquerade_protocols.blocks.prices import price_of_sums, with_retries
 from masquerade_protocols.dp_gd import roles, schedule
 from masquerade_protocols.dp_gd.noiseless import noiseless
 from masquerade_protocols.dp_gd.statement import statement

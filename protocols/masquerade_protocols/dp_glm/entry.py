@@ -10,8 +10,7 @@ from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluation import with_evaluation
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
 from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
-from masquerade_protocols.blocks.prices import price_of_sums
-from masquerade_protocols.blocks.retrying import with_retries
+from masquerade_protocols.blocks.prices import price_of_sums, with_retries
 from masquerade_protocols.dp_glm import public, roles
 from masquerade_protocols.dp_glm.statement import statement
 from masquerade_protocols.entry import Cost, Explanation, Protocol, late

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.privacy.expectation import (
     Expectation,
     ExpectedInterval,

@@ -2,7 +2,7 @@
 
 import math
 
-from masquerade_core.learning.evaluation import count_sd
+from masquerade_core.evaluation import count_sd
 from masquerade_core.learning.expected_intervals import expected_reach, records_needed
 from masquerade_core.privacy.expectation import Expectation, Verdict, counted_records
 from masquerade_core.privacy.statement import gained
@@ -11,8 +11,7 @@ from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluation import evaluation_layouts, evaluation_lengths, noise_of, what_leaves
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
-from masquerade_protocols.blocks.prices import price_of_sums
-from masquerade_protocols.blocks.retrying import with_retries
+from masquerade_protocols.blocks.prices import price_of_sums, with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.evaluation import roles

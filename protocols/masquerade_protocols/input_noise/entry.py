@@ -1,6 +1,6 @@
 """Input noise for those who choose it: its parameters, an explanation in plain words, its cost and its entry."""
 
-from masquerade_core.privacy.accounting.composition import target
+from masquerade_core.privacy.accounting import target
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted

@@ -8,7 +8,7 @@ import numpy as np
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.privacy.expectation import Expectation, counted_records
 from masquerade_core.privacy.noise.output_perturbation import eps_where_noise_is_small, paper_noise_norm
 from masquerade_core.study import Study

@@ -8,7 +8,7 @@ import math
 from functools import partial
 
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.accounting.l2_rounds import composed_epsilon
+from masquerade_core.privacy.noise.l2_rounds import composed_epsilon
 from masquerade_core.privacy.several_records import Bound, Target, proven_settings, several_records
 from masquerade_core.privacy.statement import COMPUTATIONAL, Claim, Rows, digits, honest_noise
 from masquerade_core.study import Study
@@ -49,7 +49,7 @@ def gradient_statement(study: Study, name: str, fraction_bits: int) -> tuple[Cla
     as a whole, which adds at most sqrt(d) units of the grid. Every honest party adds rho_t with density
     exp(-beta_t |x|_2), where beta_t = eps_t/(2 L). So a round is (1 + sqrt(d) 2^-F/(2 L)) eps_t-private in the pure
     sense, and one honest party's rho is enough for that. T rounds cost the sum of these numbers, or less at delta:
-    :func:`~masquerade_core.privacy.accounting.l2_rounds.composed_epsilon`.
+    :func:`~masquerade_core.privacy.noise.l2_rounds.composed_epsilon`.
 
     eta adds nothing to this bound. It is the same in every round, so the difference of two rounds is free of it. The
     paper's own bound for psgd holds for the point that the descent approaches; but the path of the descent is public.

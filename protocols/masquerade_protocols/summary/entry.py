@@ -11,8 +11,7 @@ from masquerade_core.words import counted
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
 from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
-from masquerade_protocols.blocks.prices import price_of_sums
-from masquerade_protocols.blocks.retrying import with_retries
+from masquerade_protocols.blocks.prices import price_of_sums, with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
 from masquerade_protocols.summary import public, roles

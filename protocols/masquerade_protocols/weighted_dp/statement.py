@@ -18,11 +18,11 @@ import math
 from typing import NamedTuple
 
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, MOST_ROUNDED_RECORDS, exact_mu, rounding_part
-from masquerade_core.privacy.samplers.bits import TAIL_BITS
 from masquerade_core.privacy.several_records import Bound, Target, several_records
 from masquerade_core.privacy.statement import COMPUTATIONAL, ONE_RELEASE, PUBLIC_SETTINGS, Claim, Rows, digits
+from masquerade_core.rng import TAIL_BITS
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, draws, paper_c

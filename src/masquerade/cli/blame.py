@@ -29,7 +29,7 @@ def blame_of(study: str | Path, evidence: list[Path]) -> Outcome:
     from masquerade_core.errors import BadInput
     from masquerade_core.study import Study
     from masquerade_core.study_files import read_study_text
-    from masquerade_core.wire.proof import Evidence, read_evidence
+    from masquerade_core.wire.faults import Evidence, read_evidence
     from masquerade_core.words import listed
     from masquerade_protocols.blame import run_of, verdict
 

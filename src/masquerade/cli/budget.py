@@ -210,7 +210,7 @@ def _json(account: "Account") -> dict[str, Any]:
 
 
 def _in_words(kind: str, fields: dict[str, Any]) -> str:
-    from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
+    from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 
     def cost(numbers: list[int]) -> str:
         mu = f", mu = {numbers[2] / UNITS:.4g}" if numbers[2] else ""

@@ -150,7 +150,7 @@ def _agree(joining: "Joining", study: "Study", answers: "Answers", paths: _Paths
     """Ask for what has to be asked, and write the approval down; nothing, where it stands already."""
     from masquerade.joining import in_ten_lines, looked_at
     from masquerade_core.errors import RefusedLocally
-    from masquerade_host.store.approvals import find_approval
+    from masquerade_host.store.permissions import find_approval
     from masquerade_host.store.state import state_folder
     from masquerade_party import approve
     from masquerade_party._approve import login_name

@@ -39,7 +39,7 @@ def verify(
     are no folders of one run. 8: the folders are signed and contradict each other. For the folder of a failed attempt
     it does the same as blame: 1 if the evidence proves a participant's fault, else 0.
     """
-    from masquerade_core.wire.proof import EVIDENCE
+    from masquerade_core.wire.faults import EVIDENCE
     from masquerade_core.words import listed
     from masquerade_host.faults.verifying import check_together, contradictions, read_folder
     from masquerade_host.store.results import STUDY

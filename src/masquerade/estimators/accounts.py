@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost, Total, cost_of
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Cost, Total, cost_of
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_protocols import Protocol

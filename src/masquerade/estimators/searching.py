@@ -17,7 +17,7 @@ from masquerade.estimators.accounts import spending
 from masquerade.estimators.base import SimulatedClassifier
 from masquerade.estimators.family import Family
 from masquerade.estimators.warned import InvalidInput, SearchCostWarning, refusing
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, Total
+from masquerade_core.privacy.accounting import DELTA_UNITS, Total
 from masquerade_core.privacy.statement import NONE, NOT_PROMISED, Rows, shown
 from masquerade_core.study import Study
 from masquerade_core.words import counted

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 
 __all__ = ["Debit", "debits"]
 

@@ -10,7 +10,7 @@ from masquerade.pages.render import render
 from masquerade.report import lead_part
 from masquerade.statement_view import documentation, flags
 from masquerade_core import __version__
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
 from masquerade_protocols import entry_of
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.data.file_faults import is_missing, number_of
+from masquerade_core.data.files import Layout
 from masquerade_core.data.schema import MISSING_WORDS, Levels, WholeColumn
-from masquerade_core.data.texts import Layout
 
 __all__ = ["CsvColumns", "is_number", "levels_of", "numbers_of", "one_array"]
 

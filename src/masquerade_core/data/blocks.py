@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from masquerade_core.data.file_faults import Faults, FaultyFile, Sign, line_kind
-from masquerade_core.data.files import PARQUET, content_of_file, data_at
-from masquerade_core.data.schema import WholeColumn
-from masquerade_core.data.texts import (
+from masquerade_core.data.files import (
+    PARQUET,
     Block,
     Layout,
     Opening,
@@ -35,12 +34,15 @@ from masquerade_core.data.texts import (
     Source,
     TextTable,
     cell_text,
+    content_of_file,
+    data_at,
     encoding_of,
     nothing,
     opening_of,
     parse_lines,
     parse_some,
 )
+from masquerade_core.data.schema import WholeColumn
 
 if TYPE_CHECKING:
     from masquerade_core.data.packed import Unpacked

@@ -35,9 +35,9 @@ from masquerade_core.data.file_faults import (
     number_of,
     renaming,
 )
+from masquerade_core.data.files import Block, TextTable
 from masquerade_core.data.loading import note_some, records_of
 from masquerade_core.data.schema import Column, Encoder, Labels, WholeColumn, labels_of
-from masquerade_core.data.texts import Block, TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 

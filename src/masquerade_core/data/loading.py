@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import no_records, note_broken, source_of
 from masquerade_core.data.file_faults import Faults
-from masquerade_core.data.files import data_at
+from masquerade_core.data.files import Block, Source, TextTable, data_at
 from masquerade_core.data.records import Records, check_size, copy_rows
 from masquerade_core.data.schema import (
     Covariates,
@@ -28,7 +28,6 @@ from masquerade_core.data.schema import (
     WholeColumn,
     labels_of,
 )
-from masquerade_core.data.texts import Block, Source, TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Coding, Study
 

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 from masquerade_core.data.arrow import is_number, levels_of, numbers_of
 from masquerade_core.data.file_faults import Sign
-from masquerade_core.data.files import SAVE_AS_CSV, columns_of, find_columns, opened
+from masquerade_core.data.files import SAVE_AS_CSV, Block, Source, TextTable, columns_of, find_columns, nothing, opened
 from masquerade_core.data.schema import TOGETHER, WholeColumn
-from masquerade_core.data.texts import Block, Source, TextTable, nothing
 from masquerade_core.errors import BadInput
 
 __all__ = ["ParquetFile", "parquet_source", "text_writer"]

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from masquerade_core.data.blocks import source_of
 from masquerade_core.data.file_faults import Faults
+from masquerade_core.data.files import Block, TextTable
 from masquerade_core.data.histograms import Grid
 from masquerade_core.data.loading import Reading, records_of
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.records import ROWS, OfBlock, Repaired, are_held_back, exact_sum
 from masquerade_core.data.schema import Encoder, WholeColumn, check_rows, labels_of
-from masquerade_core.data.texts import Block, TextTable
 from masquerade_core.errors import RunFailed
 from masquerade_core.study import Coding, Study, as_fraction
 

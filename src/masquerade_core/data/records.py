@@ -35,7 +35,6 @@ from masquerade_core.errors import LocalProtocolError, RefusedLocally
 from masquerade_core.study import Coding, Study, as_fraction
 
 __all__ = [
-    "IN_CACHE",
     "ROWS",
     "DigestOf",
     "OfBlock",
@@ -43,6 +42,7 @@ __all__ = [
     "Repaired",
     "Whole",
     "are_held_back",
+    "cached_rows",
     "cells_in",
     "check_size",
     "content_of",
@@ -205,10 +205,8 @@ def check_size(n: int, study: Study, source: str, party: str = "") -> None:
 
 # --- Matrices ----------------------------------------------------------------------
 
-IN_CACHE = 1 << 18
-"""Cells of a matrix, two megabytes, that are still in a processor's cache when they are read a second time."""
-
 _CELLS = 1 << 20  # of a matrix that are worked on at once
+_CACHED = 1 << 18  # of a larger one, that are in a processor's cache when they are read a second time
 _PAGE = 4096
 _WIDE = 4 * _PAGE // 8  # coordinates of a record in which whole pages of memory may hold zeros alone
 
@@ -217,6 +215,19 @@ def few_rows(X: NDArray[Any], cells: int = _CELLS) -> Iterator[slice]:
     """Return runs of rows that are worked on at once: what is computed of so many cells takes little memory."""
     step = min(ROWS, max(1, cells // max(1, X.shape[1])))
     return (slice(start, start + step) for start in range(0, len(X), step))
+
+
+def cached_rows(X: NDArray[Any], least: int = 1) -> Iterator[slice]:
+    """Return runs of rows that are read twice in a row: of a matrix that no cache holds, the second time from a cache.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, d)
+    least : int
+        How many rows a run has at least, but for the last one.
+    """
+    cells = X.size if X.size <= _CELLS else max(_CACHED, least * X.shape[1])
+    return few_rows(X, cells)
 
 
 def zeros(n: int, d: int, dtype: np.dtype[Any]) -> NDArray[Any]:

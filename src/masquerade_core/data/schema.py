@@ -57,6 +57,7 @@ from masquerade_core.data.file_faults import (
     renaming,
     spelled,
 )
+from masquerade_core.data.files import TextTable, cell_text
 from masquerade_core.data.records import (
     ROWS,
     OfBlock,
@@ -69,7 +70,6 @@ from masquerade_core.data.records import (
     taken,
     zeros,
 )
-from masquerade_core.data.texts import TextTable, cell_text
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.model import encoder_to_json
 from masquerade_core.study import INTERCEPT, Coding, Feature, Matching, OutOfBounds, Precision, Study

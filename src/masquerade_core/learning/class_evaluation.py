@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.learning.evaluation import Estimate, Noisy, fraction_of, share_of, z_value
+from masquerade_core.evaluation import Estimate, Noisy, fraction_of, share_of, z_value
 
 __all__ = ["ClassEvaluation", "OneClass", "evaluate_classes"]
 

@@ -13,7 +13,7 @@ from math import inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.records import IN_CACHE, Records, few_rows
+from masquerade_core.data.records import Records, cached_rows
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 from masquerade_core.lazy_scipy import minimize
 from masquerade_core.learning.losses import Loss, loss_of, objective_gradient
@@ -157,7 +157,7 @@ class Sums:
         d = X.shape[1]
         if self.second:
             hessian = np.zeros((d, d))
-            for some in few_rows(X, max(IN_CACHE, d * d)):
+            for some in cached_rows(X, least=d):
                 rows = X[some]
                 curvature = self._loss_of(some).curvature(y[some] * (rows @ self.w)) / self.n
                 if self.loss.convex:  # a matrix times itself takes half the time
@@ -167,7 +167,7 @@ class Sums:
                     hessian += (rows.T * curvature) @ rows
             return hessian
         sums = np.zeros(1 + d)
-        for some in few_rows(X, IN_CACHE):
+        for some in cached_rows(X):
             rows, signs, loss = X[some], y[some], self._loss_of(some)
             margins = signs * (rows @ self.w)
             sums[0] += loss.value(margins).sum()

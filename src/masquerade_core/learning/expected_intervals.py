@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from masquerade_core.evaluation import COUNT_UNITS, LOCATE_UNITS, Bins, Counts, evaluate
 from masquerade_core.lazy_scipy import ndtr, ndtri
-from masquerade_core.learning.evaluation import COUNT_UNITS, LOCATE_UNITS, Bins, Counts, evaluate
 
 __all__ = ["expected_reach", "records_needed"]
 

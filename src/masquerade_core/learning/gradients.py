@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.records import IN_CACHE, few_rows
+from masquerade_core.data.records import cached_rows
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.losses import Loss, loss_of
 
@@ -41,7 +41,7 @@ def gradient_sum(X: _Array, y: _Array, w: _Array, loss: str | Loss = "logistic")
     Rajkumar and Agarwal 2012, equation (8) and Proposition 3.1.
     """
     phi, total = loss_of(loss), np.zeros(w.shape)
-    for some in few_rows(X, IN_CACHE):
+    for some in cached_rows(X):
         rows, signs = X[some], y[some]
         total += rows.T @ (phi.derivative(signs * (rows @ w)) * signs)
     return total

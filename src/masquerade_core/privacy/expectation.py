@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from masquerade_core.data.records import counted_to_learn_from
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.study import Study
 
 __all__ = [

@@ -1,12 +1,12 @@
 """How a run ends badly: what a participant tells the others, and what it makes of what they tell.
 
-An :class:`~masquerade_core.wire.aborts.Abort` names whom its sender blames. It never says more than its sender knows:
+An :class:`~masquerade_core.wire.faults.Abort` names whom its sender blames. It never says more than its sender knows:
 one name where it has checked that participant's bytes, two where one of two must be at fault, and none where nobody can
 be told. Where the frames prove the fault to everybody, they go along.
 
 A recipient believes no more than it checks itself. There are three ends for an accusation:
 
-* The frames prove it, by :mod:`masquerade_core.wire.proof`: the accused broke the protocol, checked here.
+* The frames prove it, by :mod:`masquerade_core.wire.faults`: the accused broke the protocol, checked here.
 * There are no frames: it is the accuser's word, and accuses nobody here.
 * There are frames that do not prove it. No program of this version sends that, so the accuser broke the protocol: its
   own signed accusation is the evidence.
@@ -38,9 +38,18 @@ from masquerade_core.errors import (
     SumRefused,
 )
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import MAX_SHOWN, MAX_SHOWN_BYTES, Abort, Reason, may_be_copied
+from masquerade_core.wire.faults import (
+    MAX_SHOWN,
+    MAX_SHOWN_BYTES,
+    Abort,
+    Finding,
+    Findings,
+    Judge,
+    Kept,
+    Reason,
+    may_be_copied,
+)
 from masquerade_core.wire.frames import Frame
-from masquerade_core.wire.proof import Finding, Findings, Judge, Kept
 from masquerade_core.words import listed
 
 __all__ = [

@@ -28,8 +28,7 @@ from masquerade_core.wire.frames import Endpoint, Frame, read_header, run_id
 from masquerade_core.words import listed
 from masquerade_host.session.agreement import BroadcastLog, closed_by
 from masquerade_host.session.large_rosters import Shown
-from masquerade_host.session.messages import AllClosed, Closed, Hello, Hellos, Roster
-from masquerade_host.session.rosters import box_keys_of
+from masquerade_host.session.messages import AllClosed, Closed, Hello, Hellos, Roster, box_keys_of
 from masquerade_host.store.results import APPROVAL, LEDGER, RESULT, STUDY, hash_of_statement
 from masquerade_host.store.transcript import TRANSCRIPT, Entry, Transcript, hash_of_files, hashed, read_transcript
 

@@ -22,7 +22,7 @@ from masquerade_host.session.agreement import ASK, Ask, padded
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.hop import Contest, Hop, Hops, Whose
 from masquerade_host.session.messages import Fields, Hello, Refusal, RefusalReason, read_beat
-from masquerade_host.session.rosters import Keys as BoxKeys
+from masquerade_host.session.messages import Keys as BoxKeys
 from masquerade_host.session.states import HopEvent, JoinState, Turn
 from masquerade_host.transport.interface import Arrival
 

@@ -13,8 +13,8 @@ from masquerade_core.errors import DeadlinePassed, MasqueradeError, ProtocolViol
 from masquerade_core.roster_disclosure import asked_by, closes_with_all, coin_of, heard_by
 from masquerade_core.seat import Forecast, Join, Receive, Release, Send
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import Abort, bits_of, pack_abort, read_abort
 from masquerade_core.wire.codec import PARTIES, decode, encode
+from masquerade_core.wire.faults import Abort, bits_of, pack_abort, read_abort
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, run_id, split_boxes
 from masquerade_core.words import listed
 from masquerade_host.channel import MAX_KEPT, Channel

@@ -12,8 +12,7 @@ from masquerade_core.roster_disclosure import closes_with_all, coin_of, shown_to
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
 from masquerade_core.words import counted
-from masquerade_host.session.messages import MOST_AT_ONCE, Hellos, Roster
-from masquerade_host.session.rosters import Keys, Reader
+from masquerade_host.session.messages import MOST_AT_ONCE, Hellos, Keys, Reader, Roster
 
 __all__ = ["Shower", "Shown", "check_size"]
 
@@ -79,7 +78,7 @@ class Shown:
     run : bytes
         The run id.
     roster, study, study_id, signing, own_hello
-        As for :func:`masquerade_host.session.rosters.box_keys_of`.
+        As for :func:`masquerade_host.session.messages.box_keys_of`.
     """
 
     def __init__(

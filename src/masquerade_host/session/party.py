@@ -35,19 +35,27 @@ from masquerade_core.errors import (
 from masquerade_core.roster_disclosure import asked_by, coin_of, shows_all
 from masquerade_core.seat import Forecast, Join, Release, Send
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.faults import Abort, Judge, pack_abort, read_abort
 from masquerade_core.wire.frames import Endpoint, Frame, Kind, pack_boxes, run_id, target
-from masquerade_core.wire.proof import Judge
 from masquerade_host.channel import MAX_KEPT, Channel, first_connection
 from masquerade_host.faults.endings import Known, attributed, heard
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
 from masquerade_host.session.agreement import BroadcastLog, ResumeBarrier, check_closing
 from masquerade_host.session.commits import Debits
-from masquerade_host.session.messages import Beat, Closed, Fields, Hello, Hellos, Refusal, Roster, read_beat
-from masquerade_host.session.rosters import Keys as BoxKeys
-from masquerade_host.session.rosters import box_keys_of
+from masquerade_host.session.messages import (
+    Beat,
+    Closed,
+    Fields,
+    Hello,
+    Hellos,
+    Refusal,
+    Roster,
+    box_keys_of,
+    read_beat,
+)
+from masquerade_host.session.messages import Keys as BoxKeys
 from masquerade_host.session.session import Session
 from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
 from masquerade_host.store.journal import Entry, digest_of
@@ -200,7 +208,7 @@ class Seating:
         Raises
         ------
         ProtocolViolation
-            As for :func:`~masquerade_host.session.rosters.box_keys_of`.
+            As for :func:`~masquerade_host.session.messages.box_keys_of`.
         """
         roster, own = decode(Roster, body, CHARLIE), (self._me, self.hello)
         self.keys = box_keys_of(roster, self._study, self._study_id, self._signing, own)

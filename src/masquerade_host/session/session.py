@@ -33,10 +33,9 @@ from typing import Any
 from masquerade_core.errors import DeadlinePassed, LocalProtocolError, MasqueradeError
 from masquerade_core.seat import Effect, Forecast, Join, Progress, Receive, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import Abort, bits_of
 from masquerade_core.wire.codec import MAX_BODY
+from masquerade_core.wire.faults import Abort, Judge, Kept, bits_of
 from masquerade_core.wire.frames import Frame
-from masquerade_core.wire.proof import Judge, Kept
 from masquerade_host.channel import Channel
 from masquerade_host.faults.endings import (
     LastFrames,

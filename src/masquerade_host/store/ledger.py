@@ -52,7 +52,7 @@ from masquerade_core.errors import (
     RefusedLocally,
     RunFailed,
 )
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost, Total, cost_of, down, target
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Cost, Total, cost_of, down, target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_core.words import counted

@@ -25,9 +25,9 @@ from masquerade_core.errors import (
     Spent,
 )
 from masquerade_core.model import ESTIMATES, FEATURES, STATISTICS
-from masquerade_core.privacy.accounting.composition import Total, cost_of
+from masquerade_core.privacy.accounting import Total, cost_of
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.proof import EVIDENCE, Findings
+from masquerade_core.wire.faults import EVIDENCE, Findings
 from masquerade_host.faults.endings import after_check
 from masquerade_host.process.process import held
 from masquerade_host.session.session import Session
@@ -213,7 +213,7 @@ class RunDirectory:
 
     A failed attempt leaves no results. It leaves a folder ``attempt-1``, ``attempt-2`` and so on, where there is
     something to keep. ``spent.json`` there is the privacy that was spent before, if something was released.
-    ``evidence.json`` has the signed frames that its end rests on (:mod:`masquerade_core.wire.proof`). So the same
+    ``evidence.json`` has the signed frames that its end rests on (:mod:`masquerade_core.wire.faults`). So the same
     command can be given again. The directory is entered before the run. So one that cannot be used is found before
     anything is sent.
 

@@ -11,7 +11,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum, step_sizes
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, sigma_share
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.seat import Once

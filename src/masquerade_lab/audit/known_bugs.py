@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
 
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import gaussian_share_sigma, rounds_sigma, sensitivity
 from masquerade_core.study import Study
 from masquerade_lab.audit.audit import Audit, Gate

@@ -20,7 +20,7 @@ from masquerade.sweeps import simulate_many
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_lab.audit.audit import CONTROL

@@ -9,11 +9,11 @@ import math
 from dataclasses import replace
 
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, exact_mu, rounding_part
-from masquerade_core.privacy.samplers.bits import TAIL_BITS
 from masquerade_core.privacy.several_records import Bound
 from masquerade_core.privacy.statement import Claim, digits
+from masquerade_core.rng import TAIL_BITS
 from masquerade_core.study import Study
 from masquerade_lab.baselines.statement import ASSUMPTIONS, ROWS, record_statement, target_claim
 from masquerade_protocols.blocks.local_descent import FRACTION_BITS, DescentParameters, draws, paper_c, proven_noise

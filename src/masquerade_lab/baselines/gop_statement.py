@@ -7,7 +7,7 @@ The paper's sigma* is far more than the proof there needs, so more is proved tha
 from dataclasses import replace
 
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
 from masquerade_core.privacy.statement import Claim, digits
 from masquerade_core.study import Study

@@ -18,7 +18,7 @@ from masquerade.datasets import Records, breast_cancer, random_split, unit_ball
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Feature, Study

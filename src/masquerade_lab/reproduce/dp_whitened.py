@@ -25,7 +25,7 @@ from masquerade_core.crypto.shares import random_permutation
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Study
 from masquerade_core.table import Table as RunTable

@@ -24,7 +24,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.losses import LOGISTIC, SIGMOID, Loss
 from masquerade_core.learning.theorems import smoothness, zeros_excess
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.local_descent import exact_mu
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_lab.encoding import labels, one_hot, unit_ball

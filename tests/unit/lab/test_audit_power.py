@@ -19,7 +19,7 @@ from masquerade import sweeps
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.samplers import discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study

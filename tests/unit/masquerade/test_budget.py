@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from masquerade.budgeting import budget_line
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.study import Study
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder

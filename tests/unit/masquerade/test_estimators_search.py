@@ -25,7 +25,7 @@ from masquerade.estimators import (
     joint_cost,
     search_cost,
 )
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from tests.messages import raises, says
 
 GRID = {"epsilon": [0.5, 2.0]}

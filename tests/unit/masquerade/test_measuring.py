@@ -18,7 +18,7 @@ from masquerade.held_back import propose
 from masquerade.prediction import load_model
 from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.evaluation import count_sd, counts_noise
+from masquerade_core.evaluation import count_sd, counts_noise
 from masquerade_core.learning.expected_intervals import expected_reach, records_needed
 from masquerade_core.model import Model
 from masquerade_core.rng import SimulationRng

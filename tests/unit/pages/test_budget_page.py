@@ -8,7 +8,7 @@ import typer
 
 from masquerade.cli import budget
 from masquerade_core.errors import BudgetExceeded, RefusedLocally
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Total, target
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Total, target
 from masquerade_core.study.sections import StudySection
 from masquerade_host.store.state import StateFolder, state_folder
 from tests import ROOT

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.measure import make_data, make_study
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.blocks.noisy_sums import noisy_sums_statement
 from masquerade_protocols.dp_gd import roles as dp_gd

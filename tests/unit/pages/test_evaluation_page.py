@@ -7,7 +7,7 @@ import re
 import pytest
 from benchmarks.coverage import FIGURES, GRID, Case, tallies
 
-from masquerade_core.learning.evaluation import (
+from masquerade_core.evaluation import (
     CELLS,
     COUNT_UNITS,
     LOCATE_UNITS,

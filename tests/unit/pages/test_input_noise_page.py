@@ -9,7 +9,7 @@ import pytest
 from benchmarks.measure import make_data, make_study
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.noise.noisy_copies import access_sensitivity, copies_epsilon, proven_alpha
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.in_memory import run_in_memory

@@ -7,7 +7,7 @@ import re
 import pytest
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.noise.histogram_counts import COUNT_BITS, histogram_noise
 from masquerade_core.study import CHARLIE, Feature
 from masquerade_protocols import PROTOCOLS

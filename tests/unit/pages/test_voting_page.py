@@ -13,7 +13,7 @@ from benchmarks.meter import MeteredTable
 
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise
 from masquerade_core.privacy.noise.votes import minimiser_radius, sharp_sensitivity, votes_sensitivity
 from masquerade_core.study import CHARLIE, Study

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.measure import make_data, make_study
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.local_descent import C_OF_THE_PROOF, exact_mu
 from masquerade_core.study import CHARLIE
 from masquerade_protocols.blocks import local_descent

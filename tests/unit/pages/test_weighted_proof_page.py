@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.privacy.noise.local_descent import (
     MOST_ROUNDED_RECORDS,
     ROUNDING,

@@ -20,8 +20,8 @@ from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput, BudgetExceeded, RefusedLocally, RunFailed
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.store.approvals import find_approval
 from masquerade_host.store.ledger import Account, Ledger
+from masquerade_host.store.permissions import find_approval
 from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from masquerade_party._approve import in_words, login_name

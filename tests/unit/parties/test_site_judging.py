@@ -13,11 +13,10 @@ import pytest
 from masquerade.rotating import needs_of
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.store.approvals import Approval, record_approval
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.store.policy import DEFAULT_POPULATION
+from masquerade_host.store.permissions import DEFAULT_POPULATION, Approval, record_approval
 from masquerade_host.store.state import StateFolder
 from masquerade_party.serving import service
 from masquerade_party.serving.folders import LOCK, Folders, Item, Place, Record, State

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from masquerade_core.study_files import load_study
+from masquerade_host.store.new_keys import make_keys
 from masquerade_protocols import BASELINES, MEASUREMENTS, PROTOCOLS, entry_named
 from masquerade_protocols.plugins import plugin_names
 from masquerade_protocols.registry import DEFAULT_PROTOCOL, Entries
@@ -18,7 +20,7 @@ from tests.messages import says
 
 _ENTRY = """
 import pathlib
-pathlib.Path({mark!r}).open("a").write("{name}\\n")
+(pathlib.Path(__file__).parents[1] / "loaded").open("a").write("{name}\\n")
 from dataclasses import replace
 from tests.toy_means.entry import TOY_MEANS
 ENTRY = replace(TOY_MEANS, name="{name}")
@@ -33,20 +35,22 @@ class Place:
         self.folder = folder
         self.mark = folder / "loaded"
         self.site = folder / "site"
+
+    def made(self) -> Place:
         for name in ("planted", "wished"):
             self.install(f"{name}-code", name, name)
         for name, columns in (("own", ()), ("other", ("--protocol", "wished"))):
             more = () if columns else ("--feature", "age:0:120", "--label", "ill:yes", "--min-records", "2")
             self("study", "new", "--output", f"{name}.toml", "--name", name, *columns, *more, *self._with_keys(name))
         self("budget", "init", "--epsilon", "10", "--delta", "0.1", "--state", "state")
-        (folder / "records.csv").write_text("age,ill\n31,no\n62,yes\n")
+        (self.folder / "records.csv").write_text("age,ill\n31,no\n62,yes\n")
         self.mark.unlink(missing_ok=True)
+        return self
 
     def _with_keys(self, name: str) -> list[str]:
         words = ["--address", "tcp://127.0.0.1:9"]
         for who in ("north", "south", "charlie"):
-            key = self.folder / f"{name}-{who}.key"
-            public = self("keys", "new", str(key)).stdout.strip()
+            public = str(make_keys(self.folder / f"{name}-{who}.key").public)
             words += ["--curator-key", public] if who == "charlie" else ["--party", f"{who}={public}"]
         return words
 
@@ -55,7 +59,7 @@ class Place:
         metadata.mkdir(parents=True)
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1\n")
         (metadata / "entry_points.txt").write_text(f"[masquerade.protocols]\n{name} = {module}:ENTRY\n")
-        (self.site / f"{module}.py").write_text(_ENTRY.format(mark=str(self.mark), name=name))
+        (self.site / f"{module}.py").write_text(_ENTRY.format(name=name))
 
     def __call__(self, *words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         paths = [str(self.site), str(ROOT), *(os.path.abspath(p) for p in sys.path if p)]  # noqa: PTH100
@@ -81,7 +85,13 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("place"))
+    return Place(tmp_path_factory.mktemp("place")).made()
+
+
+@pytest.fixture
+def another_place(place: Place, tmp_path: Path) -> Place:
+    """A machine like that one, for tests that change what is installed."""
+    return Place(shutil.copytree(place.folder, tmp_path / "place"))
 
 
 @pytest.mark.parametrize("name", ["own", "other"])
@@ -130,8 +140,8 @@ def test_other_code_than_was_approved_of_is_not_even_loaded(place: Place) -> Non
         file.write_text(before)
 
 
-def test_no_other_distribution_takes_a_name_of_this_program(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+def test_no_other_distribution_takes_a_name_of_this_program(another_place: Place) -> None:
+    place = another_place
     place.install("evil-code", DEFAULT_PROTOCOL, "evil")
     place("study", "check", "own.toml")
     assert place.loaded() == set()
@@ -140,16 +150,16 @@ def test_no_other_distribution_takes_a_name_of_this_program(tmp_path: Path) -> N
     assert ("second-code 1" in said.stderr, "wished-code 1" in said.stderr, place.loaded()) == (True, True, set())
 
 
-def test_code_that_fails_is_a_sentence(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+def test_code_that_fails_is_a_sentence(another_place: Place) -> None:
+    place = another_place
     for text in ("1 / 0", "ENTRY = 1", "import no_such_module", "raise SystemExit(0)"):
         (place.site / "wished.py").write_text(text + "\n")
         said = place("study", "check", "other.toml", code=4)
         assert "wished-code 1" in said.stderr
 
 
-def test_an_entry_of_another_name_than_it_is_installed_under_is_refused(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+def test_an_entry_of_another_name_than_it_is_installed_under_is_refused(another_place: Place) -> None:
+    place = another_place
     text = (place.site / "wished.py").read_text()
     (place.site / "wished.py").write_text(text.replace('name="wished"', 'name="another"'))
     said = place("study", "check", "other.toml", code=4)

@@ -3,7 +3,7 @@
 A round releases q + x. Here q is the sum of all records' clipped vectors, rounded to a grid, and x the sum of the
 parties' shares of discrete Gaussian noise. Replacing one record moves q by at most Delta (:func:`sensitivity`). The sum
 of h shares is a normal variable that was rounded in a way that commutes with q, up to a total variation distance of
-less than 2^-200 (:func:`~masquerade_core.privacy.accounting.gaussian_dp.closeness_of_sum`). Each of the T rounds may
+less than 2^-200 (:func:`~masquerade_core.privacy.accounting.closeness_of_sum`). Each of the T rounds may
 depend on those before. From all rounds together, two neighbouring data sets are at least as hard to tell apart as one
 number drawn from N(0, 1) and one drawn from N(mu, 1), with mu = Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the
 derivation.
@@ -23,7 +23,7 @@ from functools import cache
 import gmpy2
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA, epsilon_of, mu_of
+from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA, epsilon_of, mu_of
 from masquerade_core.privacy.numbers import require, root_up, smallest
 from masquerade_core.study import as_fraction
 
@@ -110,8 +110,8 @@ def gaussian_share_sigma(sigma: Fraction, honest: int) -> Fraction:
     vector that differs by at most Delta in L2 norm between neighbours. Let z be continuous and normal, of standard
     deviation sqrt(h s^2 - 9) >= sigma. A guarantee (epsilon, delta) of q + z holds for q + x with
     (1 + exp(epsilon)) tau more in delta, tau =
-    :func:`~masquerade_core.privacy.accounting.gaussian_dp.closeness_of_sum`. So the exact curve of Gaussian noise in
-    :mod:`masquerade_core.privacy.accounting.gaussian_dp` applies, in any number of dimensions. Further shares that the
+    :func:`~masquerade_core.privacy.accounting.closeness_of_sum`. So the exact curve of Gaussian noise in
+    :mod:`masquerade_core.privacy.accounting` applies, in any number of dimensions. Further shares that the
     adversary does not know only add independent noise.
     """
     require(sigma > 0 and honest >= 1, "sigma must be greater than 0, and at least one share unknown to the adversary")

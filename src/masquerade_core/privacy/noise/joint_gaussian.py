@@ -24,7 +24,7 @@ from math import isqrt
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.learning.erm import TOLERANCE
-from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA, epsilon_of
+from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA, epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import LOST_BITS, gaussian_share_sigma, rounds_sigma
 from masquerade_core.privacy.noise.output_perturbation import refined_l2_sensitivity
 from masquerade_core.privacy.numbers import root_up

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
+from masquerade_core.privacy.accounting import delta_of, epsilon_of, mu_of
 from masquerade_core.privacy.noise.gaussian_rounds import used_up
 from masquerade_core.privacy.numbers import require
 from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS

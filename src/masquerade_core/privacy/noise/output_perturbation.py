@@ -16,8 +16,8 @@ from fractions import Fraction
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.erm import TOLERANCE
-from masquerade_core.privacy.samplers.bits import TAIL_BITS
 from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS
+from masquerade_core.rng import TAIL_BITS
 from masquerade_core.study import as_fraction
 
 __all__ = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.noise.gaussian_rounds import check_delta, used_up
 from masquerade_core.privacy.noise.objective_perturbation import SLACK_BITS
 from masquerade_core.privacy.samplers.rounded_gaussian import GAUSSIAN_TV_BITS

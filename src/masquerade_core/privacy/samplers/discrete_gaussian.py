@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from masquerade_core.privacy.numbers import PRECISION, erfcinv, require, smallest_bound
-from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace_draw
-from masquerade_core.rng import Rng
+from masquerade_core.rng import TAIL_BITS, Bits, Rng, check_positive
 
 __all__ = ["discrete_gaussian", "discrete_gaussian_array", "discrete_gaussian_tail_bound"]
 

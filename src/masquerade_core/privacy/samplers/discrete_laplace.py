@@ -4,8 +4,7 @@ from fractions import Fraction
 
 import gmpy2
 
-from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive
-from masquerade_core.rng import Rng
+from masquerade_core.rng import TAIL_BITS, Bits, Rng, check_positive
 
 __all__ = ["discrete_laplace", "discrete_laplace_draw", "tail_bound"]
 

@@ -12,8 +12,7 @@ from gmpy2 import mpz
 
 from masquerade_core.lazy_scipy import gammainccinv
 from masquerade_core.privacy.numbers import require, smallest_bound
-from masquerade_core.privacy.samplers.bits import TAIL_BITS, check_positive, grid
-from masquerade_core.rng import Rng
+from masquerade_core.rng import TAIL_BITS, Rng, check_positive, grid
 
 __all__ = ["L2_TV_BITS", "l2_laplace", "l2_tail_bound"]
 

@@ -11,8 +11,7 @@ from fractions import Fraction
 import gmpy2
 
 from masquerade_core.privacy.numbers import PRECISION, erfcinv, require, smallest_bound
-from masquerade_core.privacy.samplers.bits import TAIL_BITS, Bits, check_positive, uniforms
-from masquerade_core.rng import Rng
+from masquerade_core.rng import TAIL_BITS, Bits, Rng, check_positive, uniforms
 
 __all__ = ["GAUSSIAN_TV_BITS", "gaussian", "gaussian_tail_bound"]
 

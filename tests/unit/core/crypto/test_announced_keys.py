@@ -24,8 +24,8 @@ from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Join
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import encode
-from masquerade_core.wire.proof import Judge
-from masquerade_host.session import admission, rosters
+from masquerade_core.wire.faults import Judge
+from masquerade_host.session import admission, messages
 from masquerade_host.session.messages import Hello
 from masquerade_protocols.blame import check_evidence
 from masquerade_protocols.registry import entry_named
@@ -74,7 +74,7 @@ def named_alone(wired: Wired, name: str, *by: str) -> None:
 
 def without_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: nobody verifies a proof, and nobody looks for two alike."""
-    for module in (admission, rosters):
+    for module in (admission, messages):
         monkeypatch.setattr(module, "check_owned", lambda *_: None)
         monkeypatch.setattr(module, "check_distinct", lambda *_: None)
 

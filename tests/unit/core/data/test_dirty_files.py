@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from masquerade_core.data import blocks, texts
+from masquerade_core.data import blocks, files
 from masquerade_core.data.blocks import read_table
 from masquerade_core.data.examining import examine
 from masquerade_core.data.file_faults import FaultyFile
+from masquerade_core.data.files import TextTable, parse_lines
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv, stream_csv
 from masquerade_core.data.schema import Encoder
-from masquerade_core.data.texts import TextTable, parse_lines
 from masquerade_core.study import Study
 from tests.messages import says
 from tests.unit.core.data.test_data import CANARY, STUDY
@@ -392,7 +392,7 @@ def _cells_read(path: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> in
 
     with monkeypatch.context() as patch:
         patch.setattr(blocks, "parse_lines", counting)
-        patch.setattr(texts, "parse_lines", counting)
+        patch.setattr(files, "parse_lines", counting)
         with pytest.raises(FaultyFile) as caught:
             load_csv(path, study)
     assert caught.value.faults[0].count == 2 * len(range(7, N, 1000))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
+from masquerade_core.data import records
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
 from masquerade_core.learning import erm
 from masquerade_core.learning.erm import (
@@ -176,7 +177,8 @@ def test_sums_over_a_few_records_at_a_time_are_those_over_all(
     second = sum(v * loss.curvature(m) * np.outer(each, each) for m, each, _, v in rows)
     sums = Sums(w, loss, 53, weights if weighted else None)
     for cells in (1, 40, 1000):  # rows at a time: one, ten, all; of second derivatives at least d
-        monkeypatch.setattr(erm, "IN_CACHE", cells)
+        monkeypatch.setattr(records, "_CELLS", cells)
+        monkeypatch.setattr(records, "_CACHED", cells)
         np.testing.assert_allclose(sums(X, y), np.append(value, first), rtol=1e-13)
         np.testing.assert_allclose(replace(sums, second=True)(X, y), second / 53, rtol=1e-12, atol=1e-16)
 

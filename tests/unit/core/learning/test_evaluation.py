@@ -19,7 +19,7 @@ from masquerade_core.crypto.masks import CheckKey
 from masquerade_core.data.records import are_held_back, split, training_sides
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.learning.evaluation import (
+from masquerade_core.evaluation import (
     CELLS,
     COUNT_UNITS,
     LOCATE_UNITS,

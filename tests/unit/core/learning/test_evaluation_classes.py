@@ -10,7 +10,7 @@ import pytest
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.evaluation import count_sd, counts_noise
+from masquerade_core.evaluation import count_sd, counts_noise
 from masquerade_core.model import Model, scores_of
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study

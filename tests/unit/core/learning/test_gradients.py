@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from masquerade_core.data.records import IN_CACHE
+from masquerade_core.data import records
 from masquerade_core.errors import BadInput, LocalProtocolError
-from masquerade_core.learning import gradients
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import StepSizes, gradient_sum, step_sizes
 from masquerade_core.learning.losses import LOGISTIC, LOSSES, Loss, objective_gradient
@@ -27,12 +26,13 @@ def _data(n: int = 300, d: int = 5, seed: int = 2) -> tuple[_Array, _Array]:
 
 
 @both
-@pytest.mark.parametrize("cells", [1, 35, IN_CACHE])
+@pytest.mark.parametrize("cells", [1, 35, 2000])
 def test_the_sum_is_equation_8_and_the_parties_sums_make_the_gradient(
     loss: Loss, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the same for one, seven or all records at a time."""
-    monkeypatch.setattr(gradients, "IN_CACHE", cells)
+    monkeypatch.setattr(records, "_CELLS", cells)
+    monkeypatch.setattr(records, "_CACHED", cells)
     X, y = _data()
     w = np.array([0.5, -1.0, 2.0, 0.0, 0.25])
     slopes = [loss.derivative(np.array([yi * (xi @ w)]))[0] * yi * xi for xi, yi in zip(X, y, strict=True)]

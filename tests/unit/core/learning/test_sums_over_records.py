@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[imp
 
 from masquerade_core.data.records import ROWS, OfBlock, are_held_back
 from masquerade_core.data.schema import Dataset
-from masquerade_core.learning.evaluation import locate_bins
+from masquerade_core.evaluation import locate_bins
 from masquerade_core.learning.gradients import GradientSum, gradient_sum
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.model import Model

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.samplers.bits import Bits, check_positive, uniforms
-from masquerade_core.rng import SimulationRng
+from masquerade_core.rng import Bits, SimulationRng, check_positive, uniforms
 from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT
 

@@ -5,8 +5,19 @@ import math
 import pytest
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Cost, Total, cost_of, down, target, up
-from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
+from masquerade_core.privacy.accounting import (
+    DELTA_UNITS,
+    UNITS,
+    Cost,
+    Total,
+    cost_of,
+    delta_of,
+    down,
+    epsilon_of,
+    mu_of,
+    target,
+    up,
+)
 
 
 def total(*costs: Cost) -> Total:

@@ -11,9 +11,9 @@ import pytest
 
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.errors import BadInput
-from masquerade_core.learning.evaluation import count_sd, counts_noise
+from masquerade_core.evaluation import count_sd, counts_noise
 from masquerade_core.learning.expected_intervals import expected_reach
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.expectation import PROMISES, Expectation, Verdict, expected_of_sums, rounded_up, strength
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS as VOTE_BITS
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian

@@ -14,7 +14,7 @@ from scipy import integrate, optimize, stats
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import TOLERANCE, fit, gradient_norm
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
+from masquerade_core.privacy.accounting import delta_of, epsilon_of
 from masquerade_core.privacy.noise.proven_objective import gop_sigma, perturbation, plane_delta
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study

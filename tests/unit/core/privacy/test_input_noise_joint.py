@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of, mu_of
+from masquerade_core.privacy.accounting import delta_of, epsilon_of, mu_of
 from masquerade_core.privacy.noise.noisy_copies import (
     access_sensitivity,
     copies_delta,

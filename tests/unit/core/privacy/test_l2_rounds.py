@@ -9,7 +9,7 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from scipy import integrate, stats
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting.l2_rounds import composed_epsilon, loss_distribution
+from masquerade_core.privacy.noise.l2_rounds import composed_epsilon, loss_distribution
 
 
 @cache

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting.gaussian_dp import delta_of
+from masquerade_core.privacy.accounting import delta_of
 from masquerade_core.privacy.noise.gaussian_rounds import gaussian_share_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import SimulationRng

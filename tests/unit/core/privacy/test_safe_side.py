@@ -11,7 +11,7 @@ import pytest
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise.gaussian_rounds import (
     SharedNoise,
     gaussian_share_sigma,

@@ -9,10 +9,18 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.aborts import MAX_SHOWN_BYTES, Abort, AbortMessage, bits_of, pack_abort, read_abort
 from masquerade_core.wire.codec import Message, decode, encode
+from masquerade_core.wire.faults import (
+    MAX_SHOWN_BYTES,
+    Abort,
+    AbortMessage,
+    Judge,
+    bits_of,
+    pack_abort,
+    proves,
+    read_abort,
+)
 from masquerade_core.wire.frames import Endpoint, head_of, pack_boxes
-from masquerade_core.wire.proof import Judge, proves
 from masquerade_host.faults.endings import shown_for
 from masquerade_host.session.lateness import whom_all_wait_for
 from masquerade_host.session.messages import Beat, pack_beat

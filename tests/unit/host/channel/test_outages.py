@@ -14,7 +14,7 @@ from masquerade_core.errors import (
     StateCopied,
 )
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.proof import Judge
+from masquerade_core.wire.faults import Judge
 from masquerade_host.channel import CONNECTIONS, MAX_KEPT, Channel, first_connection
 from masquerade_host.session.messages import Beat, pack_beat, read_beat
 from masquerade_host.session.states import Turn

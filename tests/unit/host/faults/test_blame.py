@@ -17,8 +17,8 @@ from masquerade_core.errors import MasqueradeError, ProtocolViolation, Reported,
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import Message, encode
+from masquerade_core.wire.faults import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_core.wire.frames import Endpoint
-from masquerade_core.wire.proof import EVIDENCE, Evidence, Findings, read_evidence
 from masquerade_host.faults.endings import after_check
 from masquerade_host.store.results import RunDirectory
 from masquerade_protocols.blame import check_evidence, verdict

@@ -15,9 +15,8 @@ import pytest
 from masquerade_core.errors import BadInput, DeadlinePassed
 from masquerade_host.process.logs import EVERY, Log, LogFile
 from masquerade_host.process.meter import Meter
-from masquerade_host.process.process import main
+from masquerade_host.process.process import Reporting, main, reporting
 from masquerade_host.process.progress import Level
-from masquerade_host.process.reporting import Reporting, reporting
 from masquerade_host.process.terminal import Terminal
 from tests.face_helpers import Shell
 from tests.host_helpers import World

@@ -17,7 +17,7 @@ import pytest
 from masquerade_core.errors import BadInput
 from masquerade_host.process import metrics as module
 from masquerade_host.process.metrics import STALE, Metrics, address_of, serving
-from masquerade_host.process.reporting import Reporting, reporting
+from masquerade_host.process.process import Reporting, reporting
 from masquerade_host.transport.interface import ConnectionEvent
 from tests.face_helpers import Shell
 from tests.host_helpers import World

@@ -17,7 +17,7 @@ import masquerade_core
 from masquerade_core.errors import LocalProtocolError, ProgramChanged, RefusedLocally, RunFailed
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.aborts import Abort
+from masquerade_core.wire.faults import Abort
 from masquerade_host.process.program import DEPENDENCIES, PACKAGES, Program
 from masquerade_host.session.party import PartySession
 from masquerade_host.transport.dialer import Answer

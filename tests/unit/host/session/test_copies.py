@@ -9,8 +9,8 @@ import pytest
 from masquerade_core.errors import MasqueradeError, StateCopied
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import encode
+from masquerade_core.wire.faults import Evidence
 from masquerade_core.wire.frames import read_header
-from masquerade_core.wire.proof import Evidence
 from masquerade_host.channel import first_connection
 from masquerade_host.session.agreement import ASK, Ask, padded
 from masquerade_host.session.hop import Hop

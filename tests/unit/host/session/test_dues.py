@@ -13,8 +13,7 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import ClaimRefuted, DeadlinePassed, RefusedLocally
 from masquerade_core.seat import Forecast
 from masquerade_core.study import CHARLIE
-from masquerade_core.wire.aborts import Abort
-from masquerade_core.wire.proof import Judge
+from masquerade_core.wire.faults import Abort, Judge
 from masquerade_host.faults.endings import Known, heard
 from masquerade_host.session.session import Allowance
 from masquerade_host.session.states import JoinState

@@ -9,8 +9,8 @@ import pytest
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation, RunFailed
 from masquerade_core.seat import Receive
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import Abort, pack_abort
 from masquerade_core.wire.codec import PARTIES, encode
+from masquerade_core.wire.faults import Abort, pack_abort
 from masquerade_host.session.messages import AllClosed, Beat, pack_beat
 from tests.host_helpers import World
 from tests.messages import says

@@ -17,9 +17,9 @@ from masquerade_core.roster_disclosure import coin_of, heard_by, shown_to, shows
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Dropouts, Study
 from masquerade_core.wire.codec import decode, encode
+from masquerade_core.wire.faults import Judge
 from masquerade_core.wire.frames import run_id
 from masquerade_core.wire.merkle import is_under, path_to, root_of, tree_of
-from masquerade_core.wire.proof import Judge
 from masquerade_host.faults.verifying import check_together, contradictions, read_folder
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.large_rosters import check_size

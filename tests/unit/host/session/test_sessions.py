@@ -23,16 +23,15 @@ from masquerade_core.errors import (
 from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Progress, Release, Send, Stage
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire.aborts import Abort, pack_abort, read_abort
 from masquerade_core.wire.codec import decode, encode, unpack_strict
+from masquerade_core.wire.faults import Abort, pack_abort, read_abort
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.channel import MAX_KEPT
 from masquerade_host.faults.endings import abort_of
 from masquerade_host.process.progress import Relayed
 from masquerade_host.session import party
 from masquerade_host.session.commits import NoDebits
-from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Roster, pack_beat, read_beat
-from masquerade_host.session.rosters import box_keys_of
+from masquerade_host.session.messages import AllClosed, Beat, Closed, Fields, Roster, box_keys_of, pack_beat, read_beat
 from masquerade_host.session.states import Turn
 from masquerade_host.transport.dialer import Answer
 from masquerade_host.transport.interface import Arrival, ConnectionEvent

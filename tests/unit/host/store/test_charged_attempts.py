@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from masquerade_core.errors import BadInput, BudgetExceeded
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, UNITS, Total
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Total
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_host.store.ledger import Attempt, Reservation

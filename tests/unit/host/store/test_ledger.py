@@ -19,7 +19,7 @@ from masquerade_core.errors import (
     RefusedLocally,
     RunFailed,
 )
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.study import Study
 from masquerade_host.store.journal import LOG_PAGES
 from masquerade_host.store.ledger import AHEAD, RETURNED, Ledger, LedgerFile

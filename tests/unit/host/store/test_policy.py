@@ -11,10 +11,17 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import BadInput, MasqueradeError, RefusedLocally, RunFailed
-from masquerade_core.privacy.accounting.composition import cost_of
+from masquerade_core.privacy.accounting import cost_of
 from masquerade_core.study import CHARLIE
-from masquerade_host.store.approvals import Approval, find_approval, need_approval, record_approval
-from masquerade_host.store.policy import DEFAULT_POPULATION, Policy, load_policy
+from masquerade_host.store.permissions import (
+    DEFAULT_POPULATION,
+    Approval,
+    Policy,
+    find_approval,
+    load_policy,
+    need_approval,
+    record_approval,
+)
 from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
 from tests.messages import raises, says, sentence

@@ -20,9 +20,9 @@ from masquerade.lobby.links import Caller, keep_open
 from masquerade.roster_view import compared_in, roster_report, whose_keys
 from masquerade_core.errors import BadInput, CannotConnect, RefusedLocally
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.store.approvals import Approval, Compared, all_approvals, record_approval
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
+from masquerade_host.store.permissions import Approval, Compared, all_approvals, record_approval
 from masquerade_host.store.state import StateFolder
 from masquerade_host.transport.interface import harden
 from masquerade_protocols import protocol_of

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from masquerade_core.data import blocks, parquet
+from masquerade_core.data.files import parse_some
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.schema import Dataset, Encoder
-from masquerade_core.data.texts import parse_some
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from tests.messages import raises

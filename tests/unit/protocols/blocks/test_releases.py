@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting.composition import DELTA_UNITS, Total, cost_of, down, target
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import DELTA_UNITS, Total, cost_of, down, epsilon_of, target
 from masquerade_core.privacy.noise.gaussian_rounds import rounds_noise
 from masquerade_core.seat import Release, Seat, Send
 from masquerade_core.study import CHARLIE, Study

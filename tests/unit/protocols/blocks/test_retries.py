@@ -12,12 +12,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from masquerade_core import evaluation
 from masquerade_core.crypto.masks import as_integers
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation, RunFailed
-from masquerade_core.learning import evaluation
 from masquerade_core.model import Model
-from masquerade_core.privacy.accounting.gaussian_dp import LEAST_SHARE_SIGMA
+from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise.gaussian_rounds import charge
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study

@@ -17,7 +17,7 @@ from masquerade.demo.own import Dealing, own_cohort
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study

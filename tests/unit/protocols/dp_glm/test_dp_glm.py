@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.expectation import Verdict
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study

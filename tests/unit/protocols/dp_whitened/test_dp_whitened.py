@@ -23,7 +23,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, ProtocolViolation
 from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.model import Model, error_on
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.study import CHARLIE, Label, Study
 from masquerade_core.table import Table
 from masquerade_host.channel import MAX_KEPT

@@ -18,7 +18,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, ProtocolViolation, RunFailed
 from masquerade_core.learning import input_noise as learning
 from masquerade_core.model import Model
-from masquerade_core.privacy.accounting.gaussian_dp import mu_of
+from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.noise.noisy_copies import copies_epsilon, largest_alpha
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section

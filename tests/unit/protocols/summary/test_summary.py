@@ -25,7 +25,7 @@ from masquerade.statistics import bars
 from masquerade_core.counts import Numbers
 from masquerade_core.data.histograms import Cells, Grid, Histogram
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
-from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
+from masquerade_core.privacy.accounting import delta_of, epsilon_of
 from masquerade_core.privacy.noise.histogram_counts import histogram_noise, histogram_sensitivity
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng

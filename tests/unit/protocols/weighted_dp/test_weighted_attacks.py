@@ -14,7 +14,7 @@ from masquerade_core.crypto.masks import CheckKey, Words
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import RefusedLocally, RunFailed
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study

@@ -17,7 +17,7 @@ from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.gradients import gradient_sum
-from masquerade_core.privacy.accounting.gaussian_dp import delta_of, epsilon_of
+from masquerade_core.privacy.accounting import delta_of, epsilon_of
 from masquerade_core.privacy.noise.local_descent import descent_sigma, exact_mu
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian, gaussian_tail_bound
 from masquerade_core.rng import Rng, SimulationRng

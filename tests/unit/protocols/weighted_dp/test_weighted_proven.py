@@ -15,7 +15,7 @@ from scipy import stats
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RefusedLocally
-from masquerade_core.privacy.accounting.gaussian_dp import epsilon_of, mu_of
+from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.privacy.noise.local_descent import MOST_ROUNDED_RECORDS, ROUNDING, local_descent_noise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
 from masquerade_core.rng import Rng, SimulationRng

@@ -508,7 +508,7 @@ def auc_of(counts: Counts, z: float) -> Estimate:
     for a share; Newcombe (2006, method 5) evaluates the variance of an AUC at A as well. V is a quadratic function of
     A, so :func:`solved` finds the interval.
 
-    Which runs get an interval must not depend on the noise in T (:mod:`masquerade_core.learning.evaluation`). So the
+    Which runs get an interval must not depend on the noise in T (:mod:`masquerade_core.evaluation`). So the
     positive records are counted as all records less the others. This count has the noise on n alone, of which T has
     next to nothing: its part of T has the weights (W' p)_j, and these add up to about 0 over bins of equal mass.
 
