@@ -91,6 +91,8 @@ class Joiner:
             raise BadChunk
         if len(data) != min(CHUNK, length - offset):
             raise BadChunk
+        if len(data) == length:
+            return bytes(data)
         self._length = length
         self._part += data
         if len(self._part) < length:
@@ -115,9 +117,11 @@ class Joiners:
         """Take the next chunk of the connection ``route``, as :meth:`Joiner.take` does; None also if it is dropped."""
         if route in self._left:
             return None
-        joiner = self._joiners.setdefault(route, Joiner())
-        if len(self._joiners) > MAX_CONNECTIONS:
-            self.leave(next(iter(self._joiners)))
+        joiner = self._joiners.get(route)
+        if joiner is None:
+            joiner = self._joiners[route] = Joiner()
+            if len(self._joiners) > MAX_CONNECTIONS:
+                self.leave(next(iter(self._joiners)))
         return joiner.take(chunk)
 
     def leave(self, route: bytes) -> None:

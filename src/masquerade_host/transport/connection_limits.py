@@ -4,7 +4,7 @@ What libzmq does not bound: the parts of a message that never ends (its limits c
 one key, and the connections of those who prove no key. When the process has no file descriptor left, it can open no
 file either. So this thread looks at all connections of Charlie's port ten times a second. It finds them by the
 process's file descriptors, and asks the kernel how many bytes libzmq has read from each. With many connections it looks
-less often, so that it takes a twentieth of a processor at most. Under Linux only; elsewhere nobody watches.
+less often, so that it takes a hundredth of a processor at most. Under Linux only; elsewhere nobody watches.
 
 A connection *has spoken* if a whole message of an admitted party came along it. An honest party speaks as soon as it is
 connected. Each of its messages has at most 16 kB (:mod:`masquerade_host.channel`), so it never leaves much
@@ -38,7 +38,7 @@ _A_PARTY = 0.05  # seconds more for each party, since all may dial at once
 _OTHER_FILES = 128  # that a process opens beside the connections of parties
 _EVERY = 0.1  # seconds
 _FEW, _TURNS = 128, 10  # with more connections than so, a party's is looked at in every tenth look
-_SHARE = 20  # times as long as a look takes is the pause after it, at least
+_SHARE = 100  # times as long as a look takes is the pause after it, at least
 _TCP_INFO = struct.Struct("=128xQ")  # struct tcp_info of Linux 4.1 and later, up to tcpi_bytes_received
 
 

@@ -201,14 +201,16 @@ class CharlieSocket:
         """Take what has arrived, but not without end, so that the session checks its clocks in between."""
         for _ in range(AT_ONCE):
             try:
-                frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
+                first = payload = self._router.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            payload = frames[-1]
-            name, route = self._names[str(payload.get("User-Id"))], frames[0].bytes
+            parts = 1
+            while payload.more:
+                payload, parts = self._router.recv(copy=False), parts + 1
+            name, route = self._names[str(payload.get("User-Id"))], first.bytes
             if self._limits is not None:
                 self._limits.spoke(int(payload.get(zmq.SRCFD)), name, route)
-            if len(frames) != 2:  # noqa: PLR2004 - the routing id and one chunk
+            if parts != 2:  # noqa: PLR2004 - the routing id and one chunk
                 yield Arrival(name, route, None)
                 continue
             try:
