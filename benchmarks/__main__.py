@@ -33,8 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks",
         description="Measure the cost of the protocols, in units of one phe encryption.",
-        epilog="Benchmarks of their own measure votes of very many parties, python -m benchmarks.votes [K ...], and "
-        "Charlie over sockets, python -m benchmarks.crowd [K ...]",
+        epilog="A benchmark of its own measures votes of very many parties: python -m benchmarks.votes [K ...]",
     )
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: everything)"

@@ -165,6 +165,7 @@ def _play(study: Study, keys: dict[str, Keys], names: list[str], told: Any, read
     some = parties[names[-1]].session
     told.put(
         {
+            "begins": names[0],
             "first": parties[names[0]].session.stats.bytes,
             "bytes": some.stats.bytes,
             "by_stage": {stage.name: stage.bytes for stage in some.stats.stages},
@@ -283,7 +284,7 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
     figures.observe("stage", name="end")
     memory = _rss() - begun
     E += _E()
-    parties = [told.get(timeout=120) for _ in children]
+    parties = sorted((told.get(timeout=120) for _ in children), key=lambda p: study.place_of[p["begins"]])
     e = median(E)
     stages = [name for name, _, _ in figures.marks]
     first, last = stages[stages.index("stage keys") + 1], "last round"

@@ -39,7 +39,7 @@ from masquerade_host.transport.dialer import PartySocket, probe
 from masquerade_host.transport.sockets import CharlieSocket
 from masquerade_protocols import protocol_of
 
-__all__ = ["decryption_seconds", "free_port", "mpyc_seconds", "processes_seconds", "round_trip_seconds"]
+__all__ = ["decryption_seconds", "mpyc_seconds", "processes_seconds", "round_trip_seconds"]
 
 _PATIENCE = 240.0  # seconds, for any of the processes
 
@@ -91,8 +91,7 @@ def _debits(study: Study, who: str, folder: StateFolder, rounds: int) -> Debits:
     return ledger.debits_for(study, who)
 
 
-def free_port() -> int:
-    """Return a port of this machine that nobody uses."""
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -138,7 +137,7 @@ def processes_seconds(
             keys[who] = make_keys(directory / f"{who}.key")
             return keys[who].public
 
-        port = free_port()
+        port = _free_port()
         address = f"tcp://127.0.0.1:{port}"
         study = gradient_study(K, d, rounds, bits=bits, masks=masks, slot=slot, address=address, key_of=key_of)
         (directory / "study.toml").write_text(study.to_toml())
@@ -185,7 +184,7 @@ def decryption_seconds(secret: SecretKey, count: int, samples: int) -> list[floa
 
 def round_trip_seconds(request: int, reply: int, samples: int) -> list[float]:
     """Return the wall seconds of plain round trips over CURVE: so many bytes to another process and back."""
-    address = f"tcp://127.0.0.1:{free_port()}"
+    address = f"tcp://127.0.0.1:{_free_port()}"
     server_key, server_secret = zmq.curve_keypair()
     command = [sys.executable, "-m", "benchmarks.wall", "echo", address, server_key.decode(), str(reply)]
     # The secret goes by the environment, as a key on a command line is everybody's to read.

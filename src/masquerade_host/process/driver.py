@@ -128,6 +128,7 @@ def returned(session: Session, result: Any) -> None:
 
 _TICK = 100  # milliseconds between two checks of the clocks
 _LARGE = 1 << 22  # bytes of a draw that do not wait for others: a role may make many such
+_GATHER = 0.01  # seconds for the frames of others to come, where a session waits for many: waking up costs more
 _RETRY = 10  # the same, while frames wait that the network does not take yet
 _LAST_WORDS = 0.08  # of the deadline, at most 1 s: time for an abort to leave, or for Charlie's verdict to arrive
 _PARTING = 10.0  # seconds for the connections that a process needs to say that it cannot go on
@@ -397,7 +398,7 @@ def _sleep(session: Session, bell: socket.socket) -> None:
         patience = min(patience, math.ceil(1000 * max(0.0, due)))
     wait(link.sockets if link else (), bell, patience)
     if session.gathers:
-        time.sleep(session.gathers)
+        time.sleep(_GATHER)
     with contextlib.suppress(BlockingIOError):
         bell.recv(4096)
 

@@ -39,8 +39,6 @@ _NOTICE = 3.0  # seconds after which it is said that a party has not confirmed t
 _NOTICES = 30.0  # seconds until it is said again
 _MANY = 8  # with more parties, not every step looks at all of them: there is one for every few frames
 _LOOKS = 0.2  # seconds between two such looks
-_GATHER = 0.01  # seconds for which frames are gathered at most: waking up for each costs more than the frame
-_GATHER_EACH = 0.001  # of these for each frame that is still to come
 
 
 class CharlieSession(Session):
@@ -475,10 +473,9 @@ class CharlieSession(Session):
                 self._hops.say(hop, Turn.BEAT, self._beat_for(hop.channel, waits_for))
 
     @property
-    def gathers(self) -> float:
-        """For how many seconds frames may be gathered, where many parties' are to come before anything follows."""
-        missing = len(self._awaited.missing) if self.study.K > _MANY else 0
-        return min(_GATHER, missing * _GATHER_EACH) if missing > 1 else 0.0
+    def gathers(self) -> bool:
+        """Whether many parties' frames are still to come before anything follows from them."""
+        return len(self._awaited.missing) > _MANY
 
     def missing(self) -> tuple[str, ...]:
         """Return whom the role waits for at this moment; once it has returned, those whose role has not."""

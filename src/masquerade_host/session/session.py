@@ -471,9 +471,9 @@ class Session(ABC):
         """Move all clocks on by a pause in which this process did not run: nobody can be blamed for it."""
 
     @property
-    def gathers(self) -> float:
-        """For how many seconds frames may be gathered before anything follows from them."""
-        return 0.0
+    def gathers(self) -> bool:
+        """Whether many frames are still to come before anything follows from them."""
+        return False
 
     def due_in(self) -> float | None:
         """Return in how many seconds a frame is due that this session holds back; ``None`` if it holds none."""

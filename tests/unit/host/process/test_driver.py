@@ -272,8 +272,8 @@ def test_a_journal_that_another_program_began_is_not_gone_on_with() -> None:
     assert session.link is None
 
 
-@pytest.mark.parametrize("gathers", [0.0, 0.01])
-def test_only_a_session_that_gathers_frames_is_let_sleep_on(gathers: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gathers", [False, True])
+def test_only_a_session_that_gathers_frames_is_let_sleep_on(gathers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step for each frame of many costs more than the frames do."""
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
@@ -283,7 +283,7 @@ def test_only_a_session_that_gathers_frames_is_let_sleep_on(gathers: float, monk
     bell.setblocking(False)
     with bell, ringer:
         driver._sleep(session, bell)
-    assert slept == ([gathers] if gathers else [])
+    assert slept == ([0.01] if gathers else [])
 
 
 def test_a_role_waits_for_the_session_after_a_send_and_for_no_note() -> None:
