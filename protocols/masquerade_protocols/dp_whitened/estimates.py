@@ -12,6 +12,7 @@ A symmetric matrix travels as a vector of its upper triangle by rows. There and 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import erf, log, log2, sqrt
 from typing import Self
 
@@ -83,7 +84,6 @@ def symmetric(vector: NDArray[np.float64], d: int, diagonal: NDArray[np.float64]
 
 _Floats = NDArray[np.float64]
 
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)  # Gauss-Hermite: means over a standard normal variable
 _TINY = float(np.finfo(np.float64).tiny)
 _LEAST_RADIUS = 2.0**-10  # of R, so that nothing is divided by zero where all records are equal
 _LEAST_EDGE = 1e-6  # of E: the entries of A stay below 1,200
@@ -500,14 +500,22 @@ def step(plan: Plan, point: Point, opened: _Floats) -> _Floats:
     return np.append(th, b0)
 
 
+@cache
+def _quadrature() -> tuple[_Floats, _Floats]:
+    """Return the nodes and weights of Gauss and Hermite, for means over a standard normal variable."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(15)
+    return nodes, weights
+
+
 def _curvature(plan: Plan, point: Point, r: float, spread: _Floats) -> _Floats:
     """Return the curvature w of each output's loss in whitened coordinates, for scores with a normal law."""
-    p = _logistic(point.b0 + np.outer(_NODES, spread))
+    nodes, weights = _quadrature()
+    p = _logistic(point.b0 + np.outer(nodes, spread))
     om = np.ones_like(p)
     if plan.weighs:  # a record's weight, as in vectors.py, by how far it lies along e
-        longest = np.sqrt(max(r, 1.0) - 1 + (1 + point.K) * _NODES**2 + point.K)[:, None]
+        longest = np.sqrt(max(r, 1.0) - 1 + (1 + point.K) * nodes**2 + point.K)[:, None]
         om = np.minimum(1.0, point.C / (np.maximum(p, 1 - p) * longest))
-    w, floor = (_WEIGHTS @ x / _WEIGHTS.sum() for x in (p * (1 - p) * om, om))
+    w, floor = (weights @ x / weights.sum() for x in (p * (1 - p) * om, om))
     curvature: _Floats = np.maximum(_LEAST_CURVATURE * floor, w)
     return curvature
 
