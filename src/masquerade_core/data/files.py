@@ -12,28 +12,21 @@ is read on nevertheless: so one error says what is wrong with the format and wha
 
 import codecs
 import csv
+import difflib
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
-
-from masquerade_core.data.file_faults import NO_CSV, NO_UTF8, Place, Sign, Unit
-from masquerade_core.words import counted
-
-if TYPE_CHECKING:
-    from masquerade_core.data.packed import Unpacked
-import difflib
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 from masquerade_core.bounded import regular
-from masquerade_core.data.file_faults import FaultyFile
+from masquerade_core.data.file_faults import NO_CSV, NO_UTF8, FaultyFile, Place, Sign, Unit
 from masquerade_core.errors import BadInput
-from masquerade_core.words import listed
+from masquerade_core.words import counted, listed
 
 if TYPE_CHECKING:
     from masquerade_core.data.addresses import Query

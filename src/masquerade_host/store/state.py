@@ -12,7 +12,10 @@ another case.
 *Power cuts.* This is the one place that tells a disk to keep a file, or a folder's list of files.
 """
 
+import contextlib
+import errno
 import os
+import secrets
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +25,13 @@ from typing import TYPE_CHECKING
 
 from masquerade_core.errors import BadInput, Damaged
 
+try:
+    import fcntl
+except ImportError:  # Windows, which has os.fsync alone
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from masquerade_core.study import Study
-import contextlib
-import errno
-import secrets
 
 __all__ = [
     "CHAIN_BYTES",
@@ -36,15 +41,13 @@ __all__ = [
     "link",
     "private_folder",
     "state_folder",
+    "sync_file",
+    "sync_folder",
+    "write_private",
 ]
 
 
-try:
-    import fcntl
-except ImportError:  # Windows, which has os.fsync alone
-    fcntl = None  # type: ignore[assignment]
-
-__all__ = ["sync_file", "sync_folder", "write_private"]
+# --- Power cuts ------------------------------------------------------------------
 
 _NOT_OFFERED = {errno.ENOTSUP, errno.EINVAL, errno.ENOTTY}
 

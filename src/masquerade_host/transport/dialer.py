@@ -24,26 +24,23 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 import zmq
+from nacl.exceptions import CryptoError
+from nacl.public import Box, PrivateKey, PublicKey
 from zmq.utils import z85
 
 from masquerade_core.errors import CannotConnect
+from masquerade_core.rng import SystemRng
 from masquerade_host.channel import BadChunk, Joiner, Outbox
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.transport.interface import AT_ONCE, DENIED, ConnectionEvent, harden
+from masquerade_host.transport.interface import AT_ONCE, DENIED, ConnectionEvent, ProxyRefusedError, harden
 
 if TYPE_CHECKING:
     from masquerade_host.transport.proxy import Proxy
-from contextlib import closing
-from enum import Enum, auto
-
-from nacl.exceptions import CryptoError
-from nacl.public import Box, PrivateKey, PublicKey
-
-from masquerade_core.rng import SystemRng
-from masquerade_host.transport.interface import ProxyRefusedError
 
 __all__ = [
     "RETRY_EVERY",
@@ -55,12 +52,14 @@ __all__ = [
 ]
 
 
+# --- Who answers -----------------------------------------------------------------
+
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 _MECHANISM = slice(12, 32)
 _COMMAND = 4  # the flag of a ZMTP command with a length of one byte
 _WELCOME = b"\x07WELCOME"
 _WELCOME_BYTES = len(_WELCOME) + 16 + 144
-_AT_ONCE = 1.0  # seconds
+_HANGS_UP_AT_ONCE = 1.0  # seconds
 _HELLO_NONCE, _WELCOME_NONCE = b"CurveZMQHELLO---", b"WELCOME-"
 
 
@@ -141,7 +140,7 @@ def _prove(connection: socket.socket, server_key: bytes) -> Answer:
         return Answer.SILENT
     except OSError:
         # A server that cannot read a hello hangs up at once; one that has too much to do hangs up later.
-        return Answer.OTHER_KEY if time.monotonic() - asked < _AT_ONCE else Answer.SILENT
+        return Answer.OTHER_KEY if time.monotonic() - asked < _HANGS_UP_AT_ONCE else Answer.SILENT
     try:
         box.decrypt(welcome[-144:], _WELCOME_NONCE + welcome[len(_WELCOME) : -144])
     except CryptoError:
