@@ -566,9 +566,8 @@ class Hesitant(Insider):
         self.session._handle = handle  # type: ignore[method-assign]
 
         def begin(effect: Any) -> None:
-            if isinstance(effect, Release):
-                self._hesitates = True
-            else:
+            self._hesitates = self._hesitates or isinstance(effect, Release)
+            if not self._hesitates:
                 hesitates(effect)
 
         self.session.begin = begin  # type: ignore[method-assign]
