@@ -20,6 +20,7 @@ from masquerade_core.privacy.totals import told_apart
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import listed
+from masquerade_host.store.budget import records_of, would_fit
 from masquerade_host.store.kept_keys import load_keys_for
 from masquerade_host.store.ledger import Account, Ledger
 from masquerade_host.store.permissions import Approval, Compared, all_approvals, record_approval
@@ -160,7 +161,7 @@ def expect_to_fit(site: Site, ledger: Ledger, account: Account, records: Records
 
     Of unknown records the ledger cannot say it: they belong to no population before the yes.
     """
-    if records.known and not ledger.would_fit(site.study, site.me, account.population, site.spends):
+    if records.known and not would_fit(ledger, site.study, site.me, account.population, site.spends):
         site.reserve(ledger, records, account.population, login_name())
 
 
@@ -173,7 +174,7 @@ def sizes_in_words(site: Site, ledger: Ledger, records: Records | None, populati
     if not site.counted:
         return ()
     earlier = [
-        (found, ledger.records_of(found.digest, found.participant))
+        (found, records_of(ledger, found.digest, found.participant))
         for found in all_approvals(site.state)
         if found.counted_with and found.population == population and found.digest != site.study.digest().hex()
     ]

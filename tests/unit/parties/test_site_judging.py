@@ -13,6 +13,7 @@ import pytest
 from masquerade.rotating import needs_of
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
@@ -57,7 +58,7 @@ class Site:
         return path
 
     def budget(self) -> Ledger:
-        return Ledger.init(self.state, DEFAULT_POPULATION, 2.0, 0.5, by="a test")
+        return give_budget(self.state, DEFAULT_POPULATION, 2.0, 0.5, by="a test")
 
     def approve(self) -> None:
         study = Study.parse(self.path.read_text())
