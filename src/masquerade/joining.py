@@ -24,10 +24,11 @@ from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import Study
 from masquerade_core.words import counted, listed
+from masquerade_host.store.approving import all_approvals
 from masquerade_host.store.budget import give_budget
 from masquerade_host.store.keyfiles import Keys, load_keys
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.store.permissions import Approval, Compared, all_approvals
+from masquerade_host.store.permissions import Approval, Compared
 from masquerade_host.store.state import StateFolder, private_folder, write_private
 from masquerade_protocols import protocol_of
 

@@ -1,4 +1,7 @@
-"""What a person does with the budget, and no run: give it, change it, look at it, give a study up, put a copy right."""
+"""What a person does with the budget: give it, change it, look at it, give a study up, put an older copy right.
+
+A run of a study that was approved loads none of it.
+"""
 
 import contextlib
 import json
