@@ -158,6 +158,32 @@ def test_a_flip_in_the_ledger_is_damage_or_changes_nothing(ledger: Path, tmp_pat
     assert found["damaged"] > 0.3 * FLIPS
 
 
+@pytest.mark.parametrize("link", ["chain", "NULL"])
+@pytest.mark.parametrize("store", ["journal", "ledger"])
+def test_a_field_of_another_type_is_damage_whatever_its_link(
+    store: str, link: str, journal: Path, ledger: Path, tmp_path: Path
+) -> None:
+    """No link can be computed for it, and none that stands there may pass."""
+    kept, name, last, read = {
+        "journal": (journal, "rows", "data", rows_in),
+        "ledger": (ledger, "entries", "body", balance_in),
+    }[store]
+    folder = shutil.copytree(kept, tmp_path / "copy")
+    with closing(sqlite3.connect(folder / f"{store}.sqlite")) as database:
+        columns = [column for _, column, *_ in database.execute(f"PRAGMA table_info({name})")]
+        changed = ", ".join({"chain": link, last: "7"}.get(column, column) for column in columns)
+        for statement in (
+            f"ALTER TABLE {name} RENAME TO old",
+            f"CREATE TABLE {name} ({', '.join(columns)})",
+            f"INSERT INTO {name} SELECT * FROM old WHERE n != 3",  # noqa: S608 - names of this test
+            f"INSERT INTO {name} SELECT {changed} FROM old WHERE n = 3",  # noqa: S608 - names of this test
+        ):
+            database.execute(statement)
+        database.commit()
+    with raises(Damaged, "row_changed", 3):
+        read(folder)
+
+
 # --- Who hears of it --------------------------------------------------------------------
 
 
