@@ -17,7 +17,7 @@ import masquerade
 from masquerade.exports.provenance import Provenance
 from masquerade.faulty_records import BadRecord, BadRecords
 from masquerade.prediction import LoadedModel, predict
-from masquerade_core.data.blocks import read_table
+from masquerade_core.data.noting import read_table
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
 from tests.export_helpers import Columns, model_of, records_for
