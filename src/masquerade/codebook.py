@@ -22,7 +22,7 @@ from masquerade_core.bounded import toml_of
 from masquerade_core.data.files import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
-from masquerade_core.study.text import did_you_mean, explain
+from masquerade_core.study.mistakes import did_you_mean, explain
 from masquerade_core.study_files import read_study_text
 
 __all__ = ["Columns", "Unranged", "columns_from", "split_levels"]
