@@ -34,7 +34,7 @@ from masquerade_host.process.driver import Stand, resume
 from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
-from masquerade_host.store import journal
+from masquerade_host.store import chained_table
 from masquerade_host.store.journal import FINISHED, Journal, ReplayLog, SqliteJournal
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
@@ -195,7 +195,7 @@ class _Watched(sqlite3.Connection):
 @contextmanager
 def steps_are_watched() -> Iterator[None]:
     """Let the disks see what programs do with files."""
-    system = {name: getattr(os, name) for name in ("open", "fsync", "pwrite", "rename", "unlink")}
+    system = {name: getattr(os, name) for name in ("open", "fsync", "pwrite", "rename", "replace", "unlink")}
     connect = sqlite3.connect
 
     def opened(path: Any, *arguments: Any, **options: Any) -> int:
@@ -229,10 +229,11 @@ def steps_are_watched() -> Iterator[None]:
         patch.setattr(os, "open", opened)
         patch.setattr(os, "fsync", on_file("fsync", Disk.sync))
         patch.setattr(os, "pwrite", on_file("pwrite", lambda _disk, _path: None))
-        patch.setattr(os, "rename", on_file("rename", lambda disk, _path: disk.forget()))
+        for name in ("rename", "replace"):
+            patch.setattr(os, name, on_file(name, lambda disk, _path: disk.forget()))
         patch.setattr(os, "unlink", on_file("unlink", lambda disk, _path: disk.forget()))
         patch.setattr(sqlite3, "connect", connected)
-        patch.setattr(journal, "_BYTES", _LOG_BYTES)
+        patch.setattr(chained_table, "_BYTES", _LOG_BYTES)
         _DISKS.all.clear()
         yield
         _DISKS.all.clear()

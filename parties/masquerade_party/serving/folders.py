@@ -6,7 +6,6 @@ A file moves by one rename, so that it is in one folder at every moment, also af
 
 import contextlib
 import os
-import secrets
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.errors import BadInput
-from masquerade_host.store.state import private_folder, sync_file, sync_folder
+from masquerade_host.store.state import private_folder, sync_folder, write_private
 
 __all__ = ["GONE", "LOCK", "Folders", "Item", "Mark", "Place", "Record", "State", "mark_of"]
 
@@ -204,18 +203,7 @@ class Folders:
         with contextlib.suppress(OSError):
             if path.read_text(encoding="utf-8") == text:
                 return
-        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-        try:
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                sync_file(file.fileno())
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
+        write_private(path, text)
 
     def move(self, item: Item, place: Place, record: Record, name: str = "") -> Item:
         """Move a study's file to another folder, with its record and its log; return where it is now.

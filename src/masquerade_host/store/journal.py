@@ -30,20 +30,12 @@ These kinds of rows exist:
 ``patience``   a wait ended because its time was over
 =============  ========================================================================================================
 
-*The files.* The journal is an SQLite database that survives power cuts. Each row has a link to the row before it, under
-a key that is not in the folder (:mod:`masquerade_host.store.state`). A second file, the *head*, says how many rows
-there are, the last link, and which run this is. SQLite silently drops the end of a damaged log, and the head shows that
-it did. The head is written after each commit, and nothing waits for the disk to have it. So after a power cut the head
-may be older than the rows, but never newer.
-
-*Space for the log.* SQLite writes each transaction to a log beside the database, the file ``-wal``, and waits until the
-disk has it. Where that file grows, the disk must also write the file's new length, and with it the journal of the file
-system: three writes in place of one. Several processes that do so at the same time wait for each other. So the log gets
-its full length once, before the run. SQLite reads a log up to the first entry that is not whole or not of this log. So
-the zeros after the entries do no harm.
+*The files.* The rows are a table that only grows (:mod:`masquerade_host.store.chained_table`). The key of its chain is
+not in the folder. Its witness, the *head*, says how many rows there are, the last link, and which run this is. The head
+is written after each commit, and nothing waits for the disk to have it. So after a power cut the head may be older than
+the rows, but never newer.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -53,65 +45,30 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from masquerade_core.errors import BadInput, Damaged, LocalProtocolError, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.study import Study
 from masquerade_core.wire.frames import RUN_BYTES
 from masquerade_core.words import counted
 from masquerade_host.process.program import Program
+from masquerade_host.store.chained_table import LINK_BYTES, ChainedTable, damaged, told
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.store.state import (
-    CHAIN_BYTES,
-    damaged,
-    is_damage,
-    link,
-    private_folder,
-    state_folder,
-    sync_file,
-    sync_folder,
-)
+from masquerade_host.store.state import hold, private_folder, state_folder, sync_file, sync_folder, write_private
 
 __all__ = [
     "FINISHED",
-    "LOG_PAGES",
     "Entry",
     "Journal",
     "NoJournal",
     "ReplayLog",
     "SqliteJournal",
     "digest_of",
-    "grow",
     "journal_of",
 ]
-
-
-# --- Space for the log ----------------------------------------------------------------
-
-LOG_PAGES = 256
-"""The length of a log, in pages of SQLite. It copies a full log to its place, and begins the log anew."""
-
-_BYTES = (LOG_PAGES + 64) * (4096 + 24)  # each page with its header; the transaction that fills the log may be long
-
-
-def grow(log: Path) -> None:
-    """Give a log its full length, if it is there and shorter. Without space on the disk it stays as it is.
-
-    Parameters
-    ----------
-    log : Path
-        Of a database that nobody writes at this moment.
-    """
-    with contextlib.suppress(OSError):
-        file = os.open(log, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            if (length := os.fstat(file).st_size) < _BYTES:
-                os.pwrite(file, bytes(_BYTES - length), length)
-                sync_file(file)
-        finally:
-            os.close(file)
 
 
 # --- Journal ---------------------------------------------------------------------
@@ -363,16 +320,19 @@ _HEAD = "journal.head"
 _NUMBERS = struct.Struct(">QQ")  # of a head: the attempt, and how many rows
 _TABLE = """CREATE TABLE rows
 (n INTEGER PRIMARY KEY, chain BLOB NOT NULL, kind TEXT, peer TEXT, label TEXT, data BLOB) STRICT"""
-_SETTINGS = (
-    "PRAGMA locking_mode = EXCLUSIVE",
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",  # a commit returns when the disk has it
-    "PRAGMA fullfsync = ON",  # on macOS, with F_FULLFSYNC as in masquerade_host.store.state
-    "PRAGMA checkpoint_fullfsync = ON",
-    "PRAGMA secure_delete = ON",
-    "PRAGMA temp_store = MEMORY",
-    f"PRAGMA wal_autocheckpoint = {LOG_PAGES}",  # the log begins anew before it would grow
+_SETTINGS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "secure_delete = ON", "temp_store = MEMORY")
+_DAMAGE = (
+    "this attempt is over, and what the ledger has stays debited; see whether the disk fails, and start the run again, "
+    "with everybody. If an old copy of this file was put back: never restore a journal"
 )
+
+
+def _link(key: bytes, before: bytes, parts: Sequence[bytes]) -> bytes:
+    """Return the link of a row in the chain: a keyed hash (32 bytes) of the link before it and of the row's parts."""
+    state = hashlib.blake2b(before, digest_size=LINK_BYTES, key=key, person=b"masq store")
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big") + part)
+    return state.digest()
 
 
 @dataclass(frozen=True)
@@ -387,18 +347,18 @@ class _Head:
     def packed(self, key: bytes) -> bytes:
         """Return the file's bytes, with a keyed hash of them."""
         data = _NUMBERS.pack(self.attempt, self.count) + self.chain + self.run.ljust(RUN_BYTES, b"\0")
-        return data + link(key, b"head", [data])
+        return data + _link(key, b"head", [data])
 
     @classmethod
     def unpacked(cls, data: bytes, key: bytes) -> Self | None:
         """Return the head of these bytes; None if they were not written so."""
-        body, tag = data[:-CHAIN_BYTES], data[-CHAIN_BYTES:]
-        if len(body) != _NUMBERS.size + CHAIN_BYTES + RUN_BYTES or link(key, b"head", [body]) != tag:
+        body, tag = data[:-LINK_BYTES], data[-LINK_BYTES:]
+        if len(body) != _NUMBERS.size + LINK_BYTES + RUN_BYTES or _link(key, b"head", [body]) != tag:
             return None
         rest = body[_NUMBERS.size :]
-        run = rest[CHAIN_BYTES:]
+        run = rest[LINK_BYTES:]
         attempt, count = _NUMBERS.unpack_from(body)
-        return cls(attempt, count, rest[:CHAIN_BYTES], run if any(run) else b"")
+        return cls(attempt, count, rest[:LINK_BYTES], run if any(run) else b"")
 
 
 class SqliteJournal:
@@ -433,7 +393,9 @@ class SqliteJournal:
         self._folder, self._key = folder, key
         self._added: list[Entry] = []
         self._damage: Damaged | None = None
-        self._database = sqlite3.connect(":memory:")
+        self._faults = partial(told, folder / _FILE, _DAMAGE, partial(_unusable, folder))
+        self._table = ChainedTable(Path(":memory:"), "rows", self._link_of, self._faults)  # until it is opened
+        self._read = False
         self._file = -1  # the head
         self.attempt, self.run, self.joined = 0, b"", False
         self._failed: RunFailed | None = None
@@ -464,10 +426,8 @@ class SqliteJournal:
         self.close()
 
     def _take_lock(self) -> None:
-        import fcntl  # Windows has none, and there nobody keeps a journal: a simulation is not resumed
-
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold(self._lock, wait=False)
         except OSError as error:
             raise BadInput(
                 f"another process here takes part in this study as the same participant: it holds {self._folder}",
@@ -477,7 +437,7 @@ class SqliteJournal:
     def _open(self) -> None:
         """Open the rows of the attempt that lives, or make an empty table for the next one."""
         path, log, doomed = self._folder / _FILE, self._folder / f"{_FILE}-wal", self._folder / _DOOMED
-        try:
+        with self._faults():
             ended = len(self._ends())
             self.attempt = ended + 1
             head = self._read_head(ended)
@@ -489,19 +449,15 @@ class SqliteJournal:
                 raise self._damaged(path, "it is missing")
             if not path.exists():
                 _destroy(log)  # else the rows of an ended attempt would come back
-            self._database = self._connect(path)
-            if not self._database.execute("SELECT 1 FROM sqlite_schema").fetchone() and not (head and head.count):
-                self._database.executescript(f"BEGIN; {_TABLE}; PRAGMA user_version = {ended + 1}; COMMIT")
+            self._table = self._opened(path)
+            if not self._found("SELECT 1 FROM sqlite_schema") and not (head and head.count):
+                self._table.database.executescript(f"BEGIN; {_TABLE}; PRAGMA user_version = {ended + 1}; COMMIT")
                 sync_folder(self._folder)
-            (self.attempt,) = self._database.execute("PRAGMA user_version").fetchone()
+            (self.attempt,) = self._found("PRAGMA user_version")
             over = self.attempt <= ended and head is None  # a process died between the line and the deletion
             if not over:
                 self._begin(head)
-                grow(log)
-        except (sqlite3.Error, OSError, ValueError) as error:
-            if is_damage(error, path):
-                raise self._damaged(path, str(error)) from error
-            raise _unusable(self._folder, str(error)) from error
+                self._table.make_room()
         if over:
             self._note_finished()
             self._wipe()
@@ -516,7 +472,7 @@ class SqliteJournal:
         head = _Head.unpacked(data, self._key)
         if head is None:
             with suppress(sqlite3.Error):
-                self._database = self._connect(self._folder / _FILE)
+                self._table = self._opened(self._folder / _FILE)
                 self._know_from_rows()
             raise self._damaged(path, "its bytes are not those that were written")
         self.run, self.joined = head.run, bool(head.run)
@@ -528,24 +484,24 @@ class SqliteJournal:
 
     def _know_from_rows(self) -> None:
         """Take from the rows which run this is, where the head cannot say it."""
-        known = self._database.execute("SELECT data FROM rows WHERE kind = 'run' LIMIT 1").fetchone()
+        known = self._found("SELECT data FROM rows WHERE kind = 'run'")
         self.run, self.joined = (known[0], True) if known else (b"", False)
 
     def _begin(self, head: _Head | None) -> None:
         """Compare the rows with the head, or make the head of an attempt that begins."""
         path = self._folder / _FILE
-        accepted = self._database.execute("SELECT 1 FROM rows WHERE kind = 'received' LIMIT 1").fetchone()
+        accepted = self._found("SELECT 1 FROM rows WHERE kind = 'received'")
         if head is None:
             self._know_from_rows()
-            if self._database.execute("SELECT 1 FROM rows LIMIT 1").fetchone():
+            if self._found("SELECT 1 FROM rows"):
                 raise self._damaged(self._folder / _HEAD, "it is missing")
             head = _Head(self.attempt, 0, self._start())
         if head.attempt != self.attempt:
             raise self._damaged(path, "it has the number of another attempt")
-        (count,) = self._database.execute("SELECT COUNT(*) FROM rows").fetchone()
+        (count,) = self._found("SELECT COUNT(*) FROM rows")
         self._check_count(count, head)
         self.joined = accepted is not None
-        self._count, self._chain, self._head, self._read = 0, self._start(), head, False
+        self._head = head
         self._file = os.open(self._folder / _HEAD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not head.count:
             os.pwrite(self._file, head.packed(self._key), 0)
@@ -553,15 +509,10 @@ class SqliteJournal:
             sync_folder(self._folder)
 
     def _start(self) -> bytes:
-        return link(self._key, b"start", [self.attempt.to_bytes(8, "big")])
+        return _link(self._key, b"start", [self.attempt.to_bytes(8, "big")])
 
     def _damaged(self, path: Path, why: str) -> Damaged:
-        return damaged(
-            path,
-            why,
-            "this attempt is over, and what the ledger has stays debited; see whether the disk fails, and start the "
-            "run again, with everybody. If an old copy of this file was put back: never restore a journal",
-        )
+        return damaged(path, why, _DAMAGE)
 
     def _note_finished(self) -> None:
         """Note that the last attempt finished, if it did: its process died while it deleted the rows."""
@@ -570,13 +521,15 @@ class SqliteJournal:
             if line["ended"] == FINISHED:
                 self.finished = bytes.fromhex(line["run"])
 
-    @staticmethod
-    def _connect(path: Path) -> sqlite3.Connection:
+    def _opened(self, path: Path) -> ChainedTable:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        database = sqlite3.connect(path, isolation_level=None, timeout=0)
-        for setting in _SETTINGS:
-            database.execute(setting)
-        return database
+        return ChainedTable(path, "rows", self._link_of, self._faults, settings=_SETTINGS)
+
+    def _found(self, query: str) -> Any:
+        return self._table.database.execute(query).fetchone()
+
+    def _link_of(self, before: bytes, n: int, kind: str, peer: str, label: str, data: bytes) -> bytes:
+        return _link(self._key, before, [n.to_bytes(8, "big"), kind.encode(), peer.encode(), label.encode(), data])
 
     def entries(self) -> Iterator[Entry]:
         """Return the rows that an earlier process of this attempt committed, in order.
@@ -588,32 +541,19 @@ class SqliteJournal:
         """
         if self._damage is not None:
             raise self._damage
-        path = self._folder / _FILE
-        self._count, self._chain = 0, self._start()
-        try:
-            for n, chain, *fields in self._database.execute("SELECT * FROM rows ORDER BY n"):
-                entry = Entry(*fields)
-                if n != self._count + 1 or chain != self._link(n, entry):
-                    raise self._damaged(path, f"row {self._count + 1} is not the one that was written")
-                self._count, self._chain = n, chain
-                if n == self._head.count and chain != self._head.chain:
-                    raise self._damaged(path, "its rows are not those that its head records")
-                yield entry
-        except (sqlite3.Error, TypeError, AttributeError) as error:  # a field of another type is no entry
-            if isinstance(error, sqlite3.Error) and not is_damage(error, path):
-                raise _unusable(self._folder, str(error)) from error
-            raise self._damaged(path, str(error)) from error
-        self._check_count(self._count, self._head)
+        table = self._table
+        table.restart(self._start())
+        for fields in table.rows():
+            if table.count == self._head.count and table.last != self._head.chain:
+                raise self._damaged(self._folder / _FILE, "its rows are not those that its head records")
+            yield Entry(*fields)
+        self._check_count(table.count, self._head)
         self._read = True
 
     def _check_count(self, count: int, head: _Head) -> None:
         if count < head.count:
             why = f"{counted(head.count - count, 'row')} of {head.count} are missing from its end"
             raise self._damaged(self._folder / _FILE, why)
-
-    def _link(self, n: int, entry: Entry) -> bytes:
-        texts = [text.encode() for text in (entry.kind, entry.peer, entry.label)]
-        return link(self._key, self._chain, [n.to_bytes(8, "big"), *texts, entry.data])
 
     def append(self, entry: Entry) -> None:
         """Add a row to the next transaction."""
@@ -632,31 +572,30 @@ class SqliteJournal:
         if not self._added:
             return
         try:
-            self._write(self._added)
-        except (sqlite3.Error, OSError) as error:
-            self._failed = RunFailed(
-                f"the journal of this run could not be written ({error}), so nothing more was sent",
-                f"see whether the disk of {self._folder} is full or read-only, and start the run again",
-            )
-            if is_damage(error, self._folder / _FILE):
-                self._failed = self._damaged(self._folder / _FILE, str(error))
-            raise self._failed from error
+            if not self._read:
+                deque(self.entries(), maxlen=0)
+            with told(self._folder / _FILE, _DAMAGE, self._unwritten):
+                self._write(self._added)
+        except RunFailed as error:
+            self._failed = error
+            raise
         self._added = []
 
     def _write(self, entries: Sequence[Entry]) -> None:
-        if not self._read:
-            deque(self.entries(), maxlen=0)
-        rows = []
+        table = self._table
+        table.begin()
         for entry in entries:
-            self._chain = self._link(self._count + 1, entry)
-            self._count += 1
-            rows.append((self._count, self._chain, entry.kind, entry.peer, entry.label, entry.data))
+            table.add(entry.kind, entry.peer, entry.label, entry.data)
             if entry.kind == "run":
                 self.run = entry.data
-        self._database.execute("BEGIN IMMEDIATE")
-        self._database.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", rows)
-        self._database.execute("COMMIT")
-        os.pwrite(self._file, _Head(self.attempt, self._count, self._chain, self.run).packed(self._key), 0)
+        table.commit()
+        os.pwrite(self._file, _Head(self.attempt, table.count, table.last, self.run).packed(self._key), 0)
+
+    def _unwritten(self, why: str) -> RunFailed:
+        return RunFailed(
+            f"the journal of this run could not be written ({why}), so nothing more was sent",
+            f"see whether the disk of {self._folder} is full or read-only, and start the run again",
+        )
 
     def end(self, how: str, run: bytes = b"") -> None:
         """The attempt is over: delete every row, and keep one line that says how it ended.
@@ -684,7 +623,7 @@ class SqliteJournal:
         try:
             (self._folder / _HEAD).unlink(missing_ok=True)
             with _opened(self._folder / f"{_FILE}-wal") as log:
-                self._database.close()  # deletes the log, with the last rows in it, but does not overwrite it
+                self._table.database.close()  # deletes the log, with the last rows in it, but does not overwrite it
                 with suppress(FileNotFoundError):
                     (self._folder / _FILE).rename(self._folder / _DOOMED)
                 sync_folder(self._folder)
@@ -703,33 +642,28 @@ class SqliteJournal:
         return path.read_bytes().splitlines() if path.exists() else []
 
     def _keep_line(self, line: Mapping[str, int | str]) -> None:
-        path, new = self._folder / _LINES, self._folder / f"{_LINES}.new"
         lines = [*self._ends(), json.dumps(line).encode()]
-        with _opened(new, os.O_CREAT | os.O_TRUNC) as file:
-            os.write(file, b"\n".join(lines) + b"\n")
-            sync_file(file)
-        new.rename(path)
-        sync_folder(self._folder)
+        write_private(self._folder / _LINES, b"\n".join(lines) + b"\n")
 
     def close(self) -> None:
         """Let another process open the journal. The attempt lives, and its rows stay; an empty journal goes."""
         with suppress(sqlite3.Error, OSError):  # the attempt has ended, and its rows are deleted
-            empty = not self._database.execute("SELECT 1 FROM rows LIMIT 1").fetchone()
-            self._database.close()
+            empty = not self._found("SELECT 1 FROM rows")
+            self._table.database.close()
             if empty and self._damage is None:
                 (self._folder / _FILE).unlink()
                 (self._folder / _HEAD).unlink()
-        self._database.close()
+        self._table.database.close()
         for file in (self._file, self._lock):
             with suppress(OSError):
                 os.close(file)
 
 
 @contextmanager
-def _opened(path: Path, flags: int = 0) -> Iterator[int]:
-    """Open a file for its owner alone, and close it; -1 if it is not there and is not to be made."""
+def _opened(path: Path) -> Iterator[int]:
+    """Open a file, and close it; -1 if it is not there."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         yield -1
         return

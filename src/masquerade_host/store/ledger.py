@@ -10,9 +10,10 @@ it.
 whenever a ledger is opened, and touch no file. Every method that begins with ``check`` raises if an entry would break a
 rule; :meth:`Books.enter` takes an entry that was written.
 
-*The files.* ``ledger.sqlite`` holds the entries. Nothing in it is ever changed or removed, and triggers enforce that.
-Each entry has a *chain*: a hash, under the ledger's key, of the entry and of the chain before it. ``ledger.lines``
-holds one line for each entry, and shows if somebody put back an older copy of the first file.
+*The files.* ``ledger.sqlite`` holds the entries: the rows of a table that only grows
+(:mod:`masquerade_host.store.chained_table`), under the ledger's key. Nothing in it is ever changed or removed, and
+triggers enforce that. Its witness ``ledger.lines`` holds one line for each entry, and shows if somebody put back an
+older copy of the first file.
 
 *The order of writing.* At the end of a transaction the disk has its entries in both files, first in the first one. A
 *quick* transaction writes the first file alone, and does not wait for the disk. The next transaction that is not quick
@@ -34,8 +35,10 @@ import secrets
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -57,8 +60,8 @@ from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_host.session.commits import Debits
-from masquerade_host.store.journal import LOG_PAGES, grow
-from masquerade_host.store.state import StateFolder, damaged, is_damage, sync_file, sync_folder
+from masquerade_host.store.chained_table import LINK_BYTES, ChainedTable, connect, damaged, told
+from masquerade_host.store.state import StateFolder, hold, sync_file, sync_folder, write_new
 
 __all__ = [
     "NO_RELEASES",
@@ -103,8 +106,6 @@ def canonical(value: Any) -> Iterator[Any]:
         yield len(text).to_bytes(8, "big") + text
 
 
-# --- Ledger ----------------------------------------------------------------------
-
 # --- Entries and their files ----------------------------------------------------------
 
 _SCHEMA = """
@@ -114,7 +115,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the
 """
 _KEY_BYTES = 32
 _WAIT = 30.0  # seconds that one process waits while another writes
-_START = bytes(32)
+_START = bytes(LINK_BYTES)
 _QUICK = "debit"  # the kind of entry that quick transactions write
 
 AHEAD = "ahead: all that this attempt may take"
@@ -160,8 +161,7 @@ class LedgerFile:
             )
         self.key = _read_key(folder.ledger_key)
         with _told(self._path):
-            self._db = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None)
-            _make_durable(self._db)
+            self.table = ChainedTable(self._path, "entries", self._link, partial(_told, self._path), wait=_WAIT)
         self.forget()
 
     @classmethod
@@ -181,32 +181,29 @@ class LedgerFile:
                     "put the ledger back; if it is lost for good, 'masquerade budget recover' makes it from that file",
                 )
             if not folder.ledger_key.exists():
-                _create(folder.ledger_key, secrets.token_bytes(_KEY_BYTES))
+                write_new(folder.ledger_key, secrets.token_bytes(_KEY_BYTES))
             if not lines.exists():
-                _create(lines, b"")
+                write_new(lines, b"")
             _make_empty(folder.ledger)
         return cls(folder)
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        self.table.database.close()
 
     def forget(self) -> None:
         """Read everything anew at the next transaction, as after one that failed."""
-        self._count, self._chain = 0, _START
-        # Chains and bodies of entries that the second file may not have, and whether each is a debit.
+        self.table.restart(_START)
+        # Links and bodies of entries that the second file may not have, and whether each is a debit.
         self._unwritten: deque[tuple[bytes, str, bool]] = deque()
         self._others = 0  # how many of these are none
         self._offset = 0  # how far the second file was compared with the first
         self._same = 0, _START  # so many entries of it were compared, and the chain of the last one
 
     def make_room(self) -> None:
-        """Prepare for many transactions: the log of the first file gets its length now (:mod:`.log_space`)."""
+        """Prepare for many transactions: the log of the first file gets its length now."""
         with _told(self._path):
-            self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
-            self._db.execute("BEGIN IMMEDIATE")  # nobody else writes to the log meanwhile
-            grow(self._path.with_name(f"{self._path.name}-wal"))
-            self._db.execute("ROLLBACK")
+            self.table.make_room()
 
     @contextlib.contextmanager
     def transaction(self, *, quick: bool = False) -> Iterator[list[Entry]]:
@@ -227,8 +224,7 @@ class LedgerFile:
             The file cannot be read or written. What was appended may be there or not.
         """
         with _told(self._path):
-            self._db.execute(f"PRAGMA synchronous = {'NORMAL' if quick else 'FULL'}")
-            self._db.execute("BEGIN IMMEDIATE")
+            self.table.begin(quick=quick)
         try:
             with _told(self._path):
                 new = self._read()
@@ -237,23 +233,21 @@ class LedgerFile:
                 with _told(self._path):
                     if (new or not quick) and not self._compare():
                         self._mirror()  # before anything is added: else it might lack entries of two transactions
-                count = self._count
+                count = self.table.count
                 yield new
                 with _told(self._path):
-                    self._db.execute("COMMIT")
+                    self.table.commit()
                     if not quick:
-                        self._mirror(awaited=self._count > count)
+                        self._mirror(awaited=self.table.count > count)
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
-                self._db.rollback()
+                self.table.database.rollback()
             self.forget()
             raise
 
     @contextlib.contextmanager
     def _both(self) -> Iterator[None]:
         """Hold the second file as well: it is written after the commit, when another process may hold the first."""
-        import fcntl  # Windows has none, and there nobody opens a ledger: a simulation debits nothing
-
         with _told(self._path):
             if not self._lines.exists():
                 raise OlderCopy(
@@ -262,7 +256,7 @@ class LedgerFile:
                 )
             file = os.open(self._lines, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            hold(file, wait=True)
             yield
         finally:
             os.close(file)
@@ -273,34 +267,27 @@ class LedgerFile:
         body = json.dumps({"kind": kind, "at": at, **fields}, ensure_ascii=False, sort_keys=True)
         with _told(self._path):
             self._insert(body, kind)
-        return Entry(self._count, kind, at, fields)
+        return Entry(self.table.count, kind, at, fields)
 
     def _insert(self, body: str, kind: str) -> None:
-        chain = self._next(self._chain, self._count + 1, body)
-        self._db.execute("INSERT INTO entries VALUES (?, ?, ?)", (self._count + 1, chain, body))
-        self._step(chain, body, kind)
+        self.table.add(body)
+        self._note(body, kind)
 
-    def _next(self, before: bytes, n: int, body: str) -> bytes:
+    def _link(self, before: bytes, n: int, body: str) -> bytes:
         data = before + n.to_bytes(8, "big") + body.encode()
-        return hashlib.blake2b(data, digest_size=32, key=self.key, person=b"masq ledger").digest()
+        return hashlib.blake2b(data, digest_size=LINK_BYTES, key=self.key, person=b"masq ledger").digest()
 
-    def _step(self, chain: bytes, body: str, kind: str) -> None:
-        self._count, self._chain = self._count + 1, chain
-        self._unwritten.append((chain, body, kind == _QUICK))
+    def _note(self, body: str, kind: str) -> None:
+        self._unwritten.append((self.table.last, body, kind == _QUICK))
         self._others += kind != _QUICK
 
     def _read(self) -> list[Entry]:
         new = []
-        rows = self._db.execute("SELECT n, chain, body FROM entries WHERE n > ? ORDER BY n", (self._count,))
-        for n, chain, body in rows:
-            if n != self._count + 1 or chain != self._next(self._chain, n, body):
-                raise damaged(
-                    self._path, f"entry {self._count + 1} is not the one that was written under this key", _PUT_BACK
-                )
+        for (body,) in self.table.rows():
             content = json.loads(body)
             kind = content.pop("kind")
-            self._step(chain, body, kind)
-            new.append(Entry(n, kind, content.pop("at"), content))
+            self._note(body, kind)
+            new.append(Entry(self.table.count, kind, content.pop("at"), content))
         return new
 
     # --- The second file ------------------------------------------------------
@@ -348,7 +335,7 @@ class LedgerFile:
     def _line_after(self, before: bytes, n: int, line: bytes) -> bytes:
         """Return a line as it would have been written for the entry that it holds."""
         body = line.partition(b" ")[2].decode("utf-8", "replace")
-        return _line(self._next(before, n, body), body)[:-1]
+        return _line(self._link(before, n, body), body)[:-1]
 
     def _mirror(self, *, awaited: bool = False) -> None:
         """Write to the second file what it lacks; bytes of a line that was cut off by a power failure go.
@@ -358,7 +345,7 @@ class LedgerFile:
         if not self._unwritten:
             return
         if not awaited:
-            self._sync_log()
+            self.table.await_disk()
         data = b"".join(_line(chain, body) for chain, body, _ in self._unwritten)
         descriptor = os.open(self._lines, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -369,13 +356,6 @@ class LedgerFile:
             sync_file(file.fileno())
         self._offset, self._others = self._offset + len(data), 0
         self._unwritten.clear()
-
-    def _sync_log(self) -> None:
-        """Wait until the disk has what quick transactions wrote, or a process that died before its commit returned."""
-        log = self._path.with_name(f"{self._path.name}-wal")
-        with contextlib.suppress(FileNotFoundError), log.open("rb") as file:  # SQLite locks other files, never this one
-            sync_file(file.fileno())
-        sync_folder(self._path.parent)
 
     @classmethod
     def recover(cls, folder: StateFolder) -> int:
@@ -394,9 +374,9 @@ class LedgerFile:
         file = cls(folder)
         try:
             with _told(folder.ledger):
-                file._db.execute("BEGIN IMMEDIATE")
+                file.table.begin()
                 entered = file._enter()
-                file._db.execute("COMMIT")
+                file.table.commit()
                 file._mirror()
         finally:
             file.close()
@@ -409,9 +389,11 @@ class LedgerFile:
         sound = [line == due for line, due in zip(lines, known, strict=False)]
         if all(sound):
             for line in lines[len(known) :]:
-                if line != self._line_after(self._chain, self._count + 1, line):
+                if line != self._line_after(self.table.last, self.table.count + 1, line):
                     raise damaged(
-                        self._lines, f"line {self._count + 1} is not the one that was written under this key", _PUT_BACK
+                        self._lines,
+                        f"line {self.table.count + 1} is not the one that was written under this key",
+                        _PUT_BACK,
                     )
                 body = line.partition(b" ")[2].decode()
                 self._insert(body, json.loads(body)["kind"])
@@ -440,45 +422,27 @@ def _whole_lines(path: Path, offset: int) -> list[bytes]:
         return file.read().partition(b"\0")[0].split(b"\n")[:-1]
 
 
-@contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _told(path: Path) -> AbstractContextManager[None]:
     """Say in a sentence why the files cannot be used."""
-    try:
-        yield
-    except (sqlite3.Error, OSError, ValueError) as error:
-        if is_damage(error, path):
-            raise damaged(path, str(error), _PUT_BACK) from error
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise RunFailed(
+
+    def unusable(why: str) -> RunFailed:
+        return RunFailed(
             f"the ledger {path} cannot be read or written ({why}), so nothing more leaves this machine",
             "see whether the disk is full or read-only; what was debited before stays debited",
-        ) from error
+        )
 
-
-def _create(path: Path, data: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        sync_file(file.fileno())
+    return told(path, _PUT_BACK, unusable)
 
 
 def _make_empty(path: Path) -> None:
     """Make the first file, whole or not at all."""
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
-    _create(part, b"")
-    with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as db:
-        db.execute("PRAGMA journal_mode = WAL")
-        _make_durable(db)
-        db.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
+    write_new(part, b"")
+    with contextlib.closing(connect(part, "journal_mode = WAL")) as database:
+        database.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
     part.rename(path)
     sync_folder(path.parent)
-
-
-def _make_durable(db: sqlite3.Connection) -> None:
-    """Let a commit return when the disk has it; on macOS with F_FULLFSYNC, as in masquerade_host.store.state."""
-    for setting in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"):
-        db.execute(f"PRAGMA {setting}")
 
 
 def _read_key(path: Path) -> bytes:

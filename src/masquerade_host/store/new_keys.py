@@ -1,6 +1,5 @@
 """New secret keys: drawn once and written to a file, or drawn to take the place of older ones."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from masquerade_core.rng import SystemRng
 from masquerade_host.store.kept_keys import UNTIL, public_beside
 from masquerade_host.store.keyfiles import HALVES_BYTES, Keys, load_keys, text_of, too_little_memory
 from masquerade_host.store.locked_keys import LockedKeys, NotEnoughMemory, passphrase_of
-from masquerade_host.store.state import private_folder, sync_file, sync_folder
+from masquerade_host.store.state import private_folder, sync_folder, write_new
 
 __all__ = ["Rotated", "make_keys", "rotate_keys"]
 
@@ -40,7 +39,7 @@ def make_keys(path: Path | str, passphrase: str | None = None) -> Keys:
         ) from error
     halves = SystemRng().bytes(HALVES_BYTES)
     try:
-        _write(path, _text(halves, passphrase, path))
+        write_new(path, _text(halves, passphrase, path).encode())
     except FileExistsError as error:
         raise BadInput(f"{path} exists already, and keys are never overwritten", "choose another file") from error
     except OSError as error:
@@ -55,14 +54,6 @@ def _text(halves: bytes, passphrase: str | None, path: Path) -> str:
         return text_of(halves, LockedKeys.lock(halves, passphrase, SystemRng()).lines)
     except NotEnoughMemory as error:
         raise too_little_memory(path, error) from None
-
-
-def _write(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        sync_file(file.fileno())
 
 
 @dataclass(frozen=True)
@@ -119,7 +110,7 @@ def rotate_keys(
     keys = make_keys(fresh, passphrase)
     try:
         kept = _kept_beside(path)
-        _write(public_beside(kept), f"{old.public}\n")
+        write_new(public_beside(kept), f"{old.public}\n".encode())
         fresh.replace(path)
         sync_folder(path.parent)
     except OSError as error:

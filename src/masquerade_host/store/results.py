@@ -31,7 +31,7 @@ from masquerade_core.wire.faults import EVIDENCE, Findings
 from masquerade_host.faults.endings import after_check
 from masquerade_host.process.process import held
 from masquerade_host.session.session import Session
-from masquerade_host.store.state import private_folder, sync_file, sync_folder
+from masquerade_host.store.state import private_folder, sync_folder, write_new
 from masquerade_host.store.transcript import TRANSCRIPT, Transcript, hash_of_files, hashed
 
 __all__ = [
@@ -355,11 +355,7 @@ class RunDirectory:
         parts = {name: folder / part_of(name, mark or secrets.token_hex(8)) for name in files}
         self._ours.extend(parts.values())
         for name, part in parts.items():
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text_of(files[name]))
-                file.flush()
-                sync_file(file.fileno())
+            write_new(part, text_of(files[name]).encode(), 0o644)
         with held() as caught:
             for name, part in parts.items():
                 # The exclusive open reserves the name: a rename alone would replace what another process has written.

@@ -1,13 +1,8 @@
-"""The state folder: what a participant's machine keeps, what damage to it looks like, and what outlives a power cut.
+"""The state folder: what a participant's machine keeps, and what outlives a power cut.
 
 The folder lies outside the folders of results. It holds the ledger of the privacy budget, the site's policy, the
 approvals, and the journals of runs under way. One machine has one such folder for all its studies, so a budget cannot
 be spent twice by writing results elsewhere.
-
-*Damage.* A bit of a disk may flip, and a file may be cut off. A person may also put an old copy of a file back. The
-journal and the ledger chain their rows under a key and know how many there are, so they notice. They say which file is
-damaged, and nobody is accused. A file that is sound but cannot be used at the moment, for instance on a full disk, is
-another case.
 
 *Power cuts.* This is the one place that tells a disk to keep a file, or a folder's list of files.
 """
@@ -16,14 +11,11 @@ import contextlib
 import errno
 import os
 import secrets
-import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from masquerade_core.errors import BadInput, Damaged
+from masquerade_core.errors import BadInput
 
 try:
     import fcntl
@@ -34,15 +26,13 @@ if TYPE_CHECKING:
     from masquerade_core.study import Study
 
 __all__ = [
-    "CHAIN_BYTES",
     "StateFolder",
-    "damaged",
-    "is_damage",
-    "link",
+    "hold",
     "private_folder",
     "state_folder",
     "sync_file",
     "sync_folder",
+    "write_new",
     "write_private",
 ]
 
@@ -96,7 +86,22 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_private(path: Path, text: str) -> None:
+def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file that is not there yet, by default for its owner alone. The disk has it when this returns.
+
+    Raises
+    ------
+    OSError
+        It is there, the disk is full or broken, or the folder cannot be written to.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        sync_file(file.fileno())
+
+
+def write_private(path: Path, data: str | bytes) -> None:
     """Write a file for its owner alone, whole or not at all; one of this name is replaced.
 
     Raises
@@ -106,11 +111,7 @@ def write_private(path: Path, text: str) -> None:
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            sync_file(file.fileno())
+        write_new(part, data.encode() if isinstance(data, str) else data)
         part.replace(path)
         sync_folder(path.parent)
     except OSError:
@@ -119,55 +120,15 @@ def write_private(path: Path, text: str) -> None:
         raise
 
 
-# --- Damage ----------------------------------------------------------------------
+def hold(file: int, *, wait: bool) -> None:
+    """Hold an open file for this process alone until it is closed. Windows has no such lock, and keeps no store.
 
-CHAIN_BYTES = 32
-_SHORT = (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
-_OTHERWISE = frozenset(
-    {
-        *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR),
-        *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM),
-    }
-)
-"""SQLite's messages where the disk or another process is the reason."""
-
-_HEADER = b"SQLite format 3\0"
-_VERSIONS = slice(18, 20)  # of the form in which a database may be written, and may be read; 1, or 2 with a log
-
-
-def link(key: bytes, before: bytes, parts: Sequence[bytes]) -> bytes:
-    """Return the link of a row in a chain: a keyed hash (32 bytes) of the link before it and of the row's parts."""
-    state = blake2b(before, digest_size=CHAIN_BYTES, key=key, person=b"masq store")
-    for part in parts:
-        state.update(len(part).to_bytes(8, "big") + part)
-    return state.digest()
-
-
-def is_damage(error: Exception, path: Path) -> bool:
-    """Say whether an error while a database was used means that its bytes are not those that were written.
-
-    Parameters
-    ----------
-    error : Exception
-        Of SQLite; or a ValueError, for contents that have another form.
-    path : Path
-        The database.
+    Raises
+    ------
+    OSError
+        Another process holds it, and this one shall not wait.
     """
-    if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.ProgrammingError):
-        return isinstance(error, ValueError)
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # Python's own: text that is not UTF-8
-    if code in _SHORT:
-        return True
-    if code & 0xFF == sqlite3.SQLITE_READONLY:  # the header of a database may say so, too
-        with path.open("rb") as file:
-            header = file.read(_VERSIONS.stop)
-        return not header.startswith(_HEADER) or not set(header[_VERSIONS]) <= {1, 2}
-    return code & 0xFF not in _OTHERWISE
-
-
-def damaged(path: Path, why: str, hint: str) -> Damaged:
-    """Return the error for a file that is damaged."""
-    return Damaged(f"{path} is damaged: {why}. That is nobody's fault", hint)
+    fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 # --- State -----------------------------------------------------------------------

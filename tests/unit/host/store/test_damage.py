@@ -15,9 +15,10 @@ import pytest
 from masquerade_core.errors import Damaged, MasqueradeError, OlderCopy
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE
+from masquerade_host.store.chained_table import damaged, is_damage
 from masquerade_host.store.journal import Entry, SqliteJournal
 from masquerade_host.store.ledger import Ledger
-from masquerade_host.store.state import StateFolder, damaged, is_damage
+from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
 from tests.ledger_helpers import begun, budget, mechanism, named
 from tests.messages import raises
@@ -59,7 +60,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(12):
         spend(living, named(f"study-{number}"), bytes((number,)) * 16)
         if number == 3:
-            living._file._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            living._file.table.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     begun(living, named("the-last"))
     debits = living.debits_for(named("the-last"), "p1")
     for label in range(9):
@@ -121,7 +122,7 @@ def rows_in(folder: Path) -> object:
         assert (journal.run, journal.joined) == (b"r" * 16, True)
         return list(journal.entries())
     finally:
-        journal._database.close()
+        journal._table.database.close()
         with suppress(MasqueradeError):
             journal.close()
 

@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,8 +21,7 @@ from masquerade_host.session import party
 from masquerade_host.store import journal, results
 from masquerade_host.store.journal import SqliteJournal
 from masquerade_host.store.ledger import Ledger
-from masquerade_host.store.results import text_of
-from masquerade_host.store.state import StateFolder
+from masquerade_host.store.state import StateFolder, write_new
 from masquerade_host.store.transcript import TRANSCRIPT, hashed, read_transcript
 from tests.processes import ALWAYS, PARTYS, Machines
 
@@ -43,16 +41,19 @@ def _is_part(path: Path) -> bool:
     return path.suffix == ".part"
 
 
-def _in_write(function: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return a function for the place of ``text_of``, which is another one where files are written."""
+def _halves(then: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for the place of ``write_new``, which writes half of a file before this happens."""
 
-    def called(content: Any) -> str:
-        return function(content) if sys._getframe(1).f_code.co_name == "_write" else text_of(content)
+    def called(path: Path, data: bytes, mode: int) -> None:
+        write_new(path, data[: len(data) // 2], mode)
+        then(path)
+        path.unlink()
+        write_new(path, data, mode)
 
     return called
 
 
-def _full(_content: Any) -> str:
+def _full(_path: Path) -> None:
     raise OSError(28, "No space left on device")
 
 
@@ -73,13 +74,13 @@ def _die_at(moment: str) -> None:
     what, _, number = moment.partition(" ")
     match what:
         case "write":
-            results.text_of = _in_write(_dying(text_of, int(number)))  # type: ignore[assignment]  # in this process
+            results.write_new = _halves(_dying(lambda _: None, int(number)))  # type: ignore[attr-defined]  # in this process
         case "rename":
             Path.rename = _dying(Path.rename, int(number), _is_part)  # type: ignore[method-assign]  # in this process
         case "unlink":
             Path.unlink = _dying(Path.unlink, int(number))  # type: ignore[method-assign]  # in this process
         case "full":
-            results.text_of = _in_write(_full)  # type: ignore[assignment]  # in this process
+            results.write_new = _halves(_full)  # type: ignore[attr-defined]  # in this process
         case "named":
             results.sync_folder = _die  # type: ignore[attr-defined]  # in this process
         case "finish":

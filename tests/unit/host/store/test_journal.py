@@ -17,6 +17,7 @@ from tests.messages import raises, says
 
 SECRET = b"canary-canary"
 KEY = bytes(range(32))
+_STATEMENTS = tuple(f"masquerade_host/store/{name}.py" for name in ("journal", "chained_table", "state"))
 STEPS = tuple(tuple(Entry("once", "", f"{step}.{row}", SECRET * (step + row)) for row in range(2)) for step in range(2))
 
 
@@ -60,11 +61,11 @@ def in_a_child(work: Callable[[Callable[[int], None]], None]) -> tuple[int, int]
 
 
 def killed_at(line: int, work: Callable[[Callable[[int], None]], None]) -> tuple[int, int]:
-    """Kill the process that does this work before the so-many-th statement of the journal's module."""
+    """Kill the process that does this work before the so-many-th statement of the journal, its table and its files."""
     left = [line]
 
     def trace(frame: Any, event: str, _argument: object) -> Any:
-        if not frame.f_code.co_filename.endswith("masquerade_host/store/journal.py"):
+        if not frame.f_code.co_filename.endswith(_STATEMENTS):
             return None
         if event == "line":
             left[0] -= 1
@@ -99,7 +100,8 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
     journal = write(tmp_path)
     settings = {
-        name: journal._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode")
+        name: journal._table.database.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("synchronous", "journal_mode")
     }
     assert settings == {"synchronous": 2, "journal_mode": "wal"}
     journal.close()

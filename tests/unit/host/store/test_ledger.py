@@ -21,7 +21,7 @@ from masquerade_core.errors import (
 )
 from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.study import Study
-from masquerade_host.store.journal import LOG_PAGES
+from masquerade_host.store.chained_table import LOG_PAGES
 from masquerade_host.store.ledger import AHEAD, RETURNED, Ledger, LedgerFile
 from masquerade_host.store.state import StateFolder
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named, reserved
@@ -431,7 +431,7 @@ def test_a_changed_entry_is_noticed(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
         db.execute("DROP TRIGGER no_update")
         db.execute("UPDATE entries SET body = replace(body, '1000000000000', '1') WHERE body LIKE '%debit%'")
-    with raises(Damaged, "ledger_entry_changed", 5):
+    with raises(Damaged, "row_changed", 5):
         spent(Ledger.open(StateFolder(tmp_path)))
 
 
@@ -620,17 +620,17 @@ def test_a_commit_awaits_the_disk_unless_it_is_quick(tmp_path: Path) -> None:
     debits, levels = ledger.debits_for(study, "p1"), list[int]()
     for t in range(4):
         debits.debit(RUN, [mechanism(f"round {t}", 0.125, 0.0)])
-        levels += ledger._file._db.execute("PRAGMA synchronous").fetchone()
+        levels += ledger._file.table.database.execute("PRAGMA synchronous").fetchone()
     assert levels == [2, 2, 1, 1]  # FULL and NORMAL
     ledger.end_attempt(study, "p1", "a test")
-    assert ledger._file._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert ledger._file.table.database.execute("PRAGMA synchronous").fetchone() == (2,)
     assert (tmp_path / "ledger.sqlite-wal").stat().st_size >= 4096 * LOG_PAGES
 
 
 def test_another_key_does_not_open_the_ledger(tmp_path: Path) -> None:
     budget(tmp_path).close()
     (tmp_path / "ledger.key").write_bytes(b"k" * 32)
-    with raises(Damaged, "ledger_entry_changed", 1):
+    with raises(Damaged, "row_changed", 1):
         spent(Ledger.open(StateFolder(tmp_path)))
     (tmp_path / "ledger.key").unlink()
     with raises(RefusedLocally, "ledger_key_unreadable", ...):
@@ -641,12 +641,12 @@ def test_on_a_full_disk_a_debit_is_refused_in_a_sentence(tmp_path: Path) -> None
     ledger, study = budget(tmp_path), named("a")
     begun(ledger, study)
     debits = ledger.debits_for(study, "p1")
-    pages = ledger._file._db.execute("PRAGMA page_count").fetchone()[0]
-    ledger._file._db.execute(f"PRAGMA max_page_count = {pages}")
+    pages = ledger._file.table.database.execute("PRAGMA page_count").fetchone()[0]
+    ledger._file.table.database.execute(f"PRAGMA max_page_count = {pages}")
     many = [mechanism(f"{'x' * 30_000} {t}", 1e-6, 0.0) for t in range(4)]
     with raises(RunFailed, "ledger_not_written", ..., "database or disk is full"):
         debits.debit(RUN, many)
-    ledger._file._db.execute("PRAGMA max_page_count = 100000")
+    ledger._file.table.database.execute("PRAGMA max_page_count = 100000")
     assert spent(ledger) == 0
     debits.debit(RUN, many)
     assert spent(ledger) == pytest.approx(4e-6)
@@ -671,7 +671,7 @@ def test_where_the_second_file_cannot_be_written_a_debit_is_refused(
 def test_a_ledger_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
     budget(tmp_path).close()
     ledger = Ledger.open(StateFolder(tmp_path))
-    ledger._file._db.execute("PRAGMA query_only = ON")
+    ledger._file.table.database.execute("PRAGMA query_only = ON")
     with raises(RunFailed, "ledger_not_written", ..., ...):
         reserved(ledger, named("a"))
 
