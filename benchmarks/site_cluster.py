@@ -31,7 +31,7 @@ from masquerade_core.data.dask_records import DaskRecords
 from masquerade_core.learning.losses import LOGISTIC
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
-from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.new_keys import make_keys
 from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
@@ -144,7 +144,7 @@ def _study(folder: Path, records: int) -> Study:
 
 def _approve(folder: Path, name: str, study: Study, data: Path) -> None:
     state = StateFolder(folder / f"state-{name}")
-    Ledger.init(state.made(), _POPULATION, 10.0, 0.01, by="a benchmark").close()
+    give_budget(state.made(), _POPULATION, 10.0, 0.01, by="a benchmark").close()
     state.policy.write_text(f'[[population]]\nname = "{_POPULATION}"\ndata = ["{data}"]\n')
     approve(
         folder / "study.toml",

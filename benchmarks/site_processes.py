@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.site_sessions import free_port, study_of
 from masquerade_core.study import CHARLIE
-from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.new_keys import make_keys
 from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
@@ -45,7 +45,7 @@ def _made(folder: Path, K: int, d: int, rounds: int) -> list[str]:
         rows = [",".join([*map(str, x), str(int(x[0] > 0))]) for x in X.tolist()]
         (folder / f"{name}.csv").write_text("\n".join([head, *rows]) + "\n")
         state = StateFolder(folder / f"{name}-state")
-        Ledger.init(state.made(), DEFAULT_POPULATION, 100.0, 0.5, by="a benchmark").close()
+        give_budget(state.made(), DEFAULT_POPULATION, 100.0, 0.5, by="a benchmark").close()
         approve(
             folder / "study.toml",
             key_path=folder / f"{name}.key",

@@ -30,9 +30,9 @@ from masquerade_host.process.progress import quiet
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.commits import Debits
 from masquerade_host.session.party import PartySession
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.journal import SqliteJournal
 from masquerade_host.store.keyfiles import Keys, load_keys
-from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
 from masquerade_host.store.state import StateFolder
 from masquerade_host.transport.dialer import PartySocket, probe
@@ -82,7 +82,7 @@ def _take_part(who: str, directory: Path) -> None:
 
 def _debits(study: Study, who: str, folder: StateFolder, rounds: int) -> Debits:
     """Return a ledger's place for the debits of so many rounds."""
-    ledger = Ledger.init(folder, "default", epsilon=10.0, delta=0.0, by="a benchmark")
+    ledger = give_budget(folder, "default", epsilon=10.0, delta=0.0, by="a benchmark")
     own = ledger.fingerprint(who)
     ledger.adopt(own, "default", by="a benchmark")
     spends = target(1e-6 * (rounds + 1), 0.0, gaussian=False)

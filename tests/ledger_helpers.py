@@ -12,6 +12,7 @@ from masquerade_core.privacy.accounting import target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_host.store import ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
@@ -35,7 +36,7 @@ def named(name: str, epsilon: float = 1.0, delta: float = 1e-6, **options: int) 
 
 def budget(folder: Path, epsilon: float = 10.0, delta: float = 1e-5, **options: bool) -> Ledger:
     """Make a ledger with one population, whose data set is known."""
-    ledger = Ledger.init(StateFolder(folder), "default", epsilon, delta, by="steward", **options)
+    ledger = give_budget(StateFolder(folder), "default", epsilon, delta, by="steward", **options)
     ledger.adopt(ledger.fingerprint(RECORDS), "default", by="steward")
     return ledger
 

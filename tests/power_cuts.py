@@ -389,7 +389,7 @@ class PoweredSite(Site):
         shutil.rmtree(root, ignore_errors=True)
         self.disk.after(lambda _name: False, root)
         try:
-            with closing(Ledger.open(StateFolder(root))) as ledger, ledger._writing() as (books, _):
+            with closing(Ledger.open(StateFolder(root))) as ledger, ledger.writing() as (books, _):
                 found = books.reservations[self.group.world.study.digest().hex(), self.name]
         except MasqueradeError as error:
             raise AssertionError("the ledger is lost") from error

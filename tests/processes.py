@@ -18,8 +18,8 @@ from masquerade_core.data.examining import DoubtfulFile
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
 from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
@@ -162,7 +162,7 @@ class Machines:
         """Stand in for a party's person: give it a budget, and say yes where the study can be approved at all."""
         folder, path = StateFolder(self.state(name)), study or self.folder / "study.toml"
         if not folder.ledger.exists():
-            Ledger.init(folder.made(), DEFAULT_POPULATION, 10_000.0, 0.5, by="a test").close()
+            give_budget(folder.made(), DEFAULT_POPULATION, 10_000.0, 0.5, by="a test").close()
         mine = key or self.folder / "keys" / f"{name}.key"
         file, accept = data or self.folder / f"{name}.csv", tuple[str, ...]()
         for records in (file, file, None):  # with what looks like a mistake, and without records if they are not fit

@@ -12,7 +12,7 @@ import numpy as np
 from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Covariates, Dataset
 from masquerade_core.study import CHARLIE, Study
-from masquerade_host.store.permissions import Approval
+from masquerade_host.store.approving import approval_given
 from masquerade_host.store.results import RunDirectory, summarize
 from masquerade_protocols import protocol_of
 from tests.host_helpers import World, free_port, new_keys, run_together
@@ -124,7 +124,7 @@ def run_to(root: Path, protocol: str, mark: str = "") -> Path:
         release, session = outcome.results[name], sessions[name]
         more: dict[str, Any] = {}
         if name != CHARLIE:
-            approval = Approval.given(study, name, f"patients {mark}", f"Dr. A. Steward {mark}", counted=False)
+            approval = approval_given(study, name, f"patients {mark}", f"Dr. A. Steward {mark}", counted=False)
             more = {"approval": approval.model_dump(), "ledger": _ledger(mark)}
         place.record(release.files(study, session.run), summarize(session, statement, {}, release), **more)
     return root

@@ -24,7 +24,7 @@ from masquerade_host.process.driver import Stand, resume, returned
 from masquerade_host.process.program import Program
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
-from masquerade_host.store.journal import Entry, NoJournal, ReplayLog
+from masquerade_host.store.journal import Entry, Journal, ReplayLog
 from masquerade_host.transport.dialer import Answer
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
 from tests.host_helpers import VERSION, All, Hi, World
@@ -38,7 +38,7 @@ class KilledError(BaseException):
     """The process is gone: nothing after this line happens in it."""
 
 
-class MemoryJournal(NoJournal):
+class MemoryJournal(Journal):
     """Rows that outlive the process, and tell when something becomes durable."""
 
     kept = True

@@ -20,9 +20,11 @@ from masquerade_core.privacy.totals import told_apart
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.study_files import load_study
 from masquerade_core.words import listed
+from masquerade_host.store.approving import all_approvals, approval_given, differs_in_ranges, record_approval
+from masquerade_host.store.budget import records_of, would_fit
 from masquerade_host.store.kept_keys import load_keys_for
 from masquerade_host.store.ledger import Account, Ledger
-from masquerade_host.store.permissions import Approval, Compared, all_approvals, record_approval
+from masquerade_host.store.permissions import Approval, Compared
 from masquerade_party._records import read_records
 from masquerade_party._site import Records, Site, code_of
 from masquerade_protocols import Explanation, Protocol, protocol_of
@@ -160,7 +162,7 @@ def expect_to_fit(site: Site, ledger: Ledger, account: Account, records: Records
 
     Of unknown records the ledger cannot say it: they belong to no population before the yes.
     """
-    if records.known and not ledger.would_fit(site.study, site.me, account.population, site.spends):
+    if records.known and not would_fit(ledger, site.study, site.me, account.population, site.spends):
         site.reserve(ledger, records, account.population, login_name())
 
 
@@ -173,7 +175,7 @@ def sizes_in_words(site: Site, ledger: Ledger, records: Records | None, populati
     if not site.counted:
         return ()
     earlier = [
-        (found, ledger.records_of(found.digest, found.participant))
+        (found, records_of(ledger, found.digest, found.participant))
         for found in all_approvals(site.state)
         if found.counted_with and found.population == population and found.digest != site.study.digest().hex()
     ]
@@ -182,7 +184,7 @@ def sizes_in_words(site: Site, ledger: Ledger, records: Records | None, populati
         words
         for fingerprint in data
         for words in _shown_beside(
-            Approval.given(site.study, site.me, population, "?", counted=True),
+            approval_given(site.study, site.me, population, "?", counted=True),
             [found for found, its_own in earlier if its_own in {None, fingerprint}],
         )
     ]
@@ -213,7 +215,7 @@ def record(
 ) -> Approval:
     """Write down a person's yes: whose the records are, what is reserved for the study, and the approval itself."""
     code = code_of(site.study)
-    approval = Approval.given(
+    approval = approval_given(
         site.study, site.me, population, who, code, counted=site.counted, accepted=accepted, compared=compared
     )
     if records is not None:
@@ -260,7 +262,7 @@ def ranges_in_words(site: Site) -> tuple[str, ...]:
         "levels alone. The results of both, side by side, tell of the records that lie between these bounds. Ask why "
         "it is run again."
         for found in all_approvals(site.state)
-        if found.participant == site.me and found.differs_in_ranges(site.study)
+        if found.participant == site.me and differs_in_ranges(found, site.study)
     )
 
 

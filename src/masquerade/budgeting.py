@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
+from masquerade_host.store.budget import parties_of, populations, would_fit
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
 from masquerade_protocols import Protocol
@@ -41,12 +42,12 @@ def budget_line(
         return None
     try:
         ledger = Ledger.open(folder)
-        names = ledger.populations()
+        names = populations(ledger)
         found = None if data is None else ledger.population_of(ledger.fingerprint(data))
         population = found or (names[0] if len(names) == 1 else "default")
         account, spends = ledger.account(population), protocol.spends(study)
-        fits = ledger.would_fit(study, me, population, spends)
-        reserved = me and me in ledger.parties_of(study)
+        fits = would_fit(ledger, study, me, population, spends)
+        reserved = me and me in parties_of(ledger, study)
         ledger.close()
     except MasqueradeError as error:
         return BudgetLine(fits=False, text=error.message, hint=error.hint)

@@ -24,10 +24,11 @@ from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import Study
 from masquerade_core.words import counted, listed
+from masquerade_host.store.approving import all_approvals
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.keyfiles import Keys, load_keys
-from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.store.permissions import Approval, Compared, all_approvals
+from masquerade_host.store.permissions import Approval, Compared
 from masquerade_host.store.state import StateFolder, private_folder, write_private
 from masquerade_protocols import protocol_of
 
@@ -281,7 +282,7 @@ class Joining:
             except ValueError:
                 raise BadInput(f"{said!r} is no number", "start the same command again, and type a number") from None
         delta = max(DELTA, spends.delta / DELTA_UNITS)
-        with closing(Ledger.init(self._state, "default", typed, delta, by=by)):
+        with closing(give_budget(self._state, "default", typed, delta, by=by)):
             self._say(f"The budget of this machine is epsilon = {typed:g}, delta = {delta:g}.")
 
 

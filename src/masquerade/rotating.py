@@ -12,8 +12,9 @@ from pathlib import Path
 from masquerade_core.errors import BudgetExceeded, MasqueradeError
 from masquerade_core.identity import PublicKeys
 from masquerade_core.study_files import load_study
+from masquerade_host.store.approving import all_approvals
 from masquerade_host.store.ledger import Books, Ledger, Reservation
-from masquerade_host.store.permissions import Approval, all_approvals
+from masquerade_host.store.permissions import Approval
 from masquerade_host.store.state import StateFolder, state_folder
 from masquerade_party.serving.folders import Folders, Place
 from masquerade_party.serving.settings import SETTINGS, Settings, key_of, load_settings

@@ -8,7 +8,7 @@ from pathlib import Path
 from masquerade_core.data.examining import examine
 from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.study import Study
-from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
@@ -41,7 +41,7 @@ def stand_in(study: Study, study_path: Path, key_path: Path, data_path: Path, st
     found = examine(data_path, study, counts=protocol.records.grid_of is not None)
     if not folder.ledger.exists():
         epsilon, delta = max(_EPSILON, takes.epsilon / UNITS), max(_DELTA, takes.delta / DELTA_UNITS)
-        Ledger.init(folder.made(), DEFAULT_POPULATION, epsilon, delta, by=by).close()
+        give_budget(folder.made(), DEFAULT_POPULATION, epsilon, delta, by=by).close()
     approve(
         study_path,
         key_path=key_path,

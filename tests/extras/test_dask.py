@@ -15,6 +15,7 @@ import pytest
 import masquerade
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
@@ -47,7 +48,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     table = pa.table({"x": x, "y": pa.array(np.where(x + rng.normal(size=N) > 0, "1", "0"))})
     pq.write_table(table, tmp_path / "p1.parquet", row_group_size=60_000)
     state = StateFolder(machines.state("p1"))
-    Ledger.init(state.made(), DEFAULT_POPULATION, 100.0, 1e-3, by="a test").close()
+    give_budget(state.made(), DEFAULT_POPULATION, 100.0, 1e-3, by="a test").close()
     state.policy.write_text(f'[[population]]\nname = "{DEFAULT_POPULATION}"\ndata = ["{tmp_path}/p1.parquet"]\n')
     yield machines
     machines.close()

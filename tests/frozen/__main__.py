@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from masquerade_core.study import CHARLIE
-from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from tests.frozen import FOLDER, KNOWN, NOW
@@ -64,7 +64,7 @@ def _study(machines: Machines, name: str) -> Path:
 
 def _run(machines: Machines) -> None:
     """Run the first study to its end."""
-    Ledger.init(StateFolder(machines.state("p1")).made(), DEFAULT_POPULATION, 10.0, 1e-5, by="a steward").close()
+    give_budget(StateFolder(machines.state("p1")).made(), DEFAULT_POPULATION, 10.0, 1e-5, by="a steward").close()
     study = _study(machines, "done")
     running = {name: machines.start(name, study=study) for name in (CHARLIE, *machines.study.names)}
     ends = {name: participant.end() for name, participant in running.items()}

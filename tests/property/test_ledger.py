@@ -18,6 +18,7 @@ from masquerade_core.errors import BudgetExceeded, LocalProtocolError, Masquerad
 from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Total, cost_of
 from masquerade_core.seat import Release, Send
 from masquerade_core.study import CHARLIE
+from masquerade_host.store.budget import give_up, set_limit
 from masquerade_host.store.ledger import NO_RELEASES, Ledger
 from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
@@ -69,7 +70,7 @@ def test_whatever_happens_the_ledger_holds_what_left_and_what_left_keeps_the_lim
                     case "finish":
                         ledger.finish(study, "p1")
                     case "release":
-                        ledger.release(study.digest().hex(), "p1", by="a test")
+                        give_up(ledger, study.digest().hex(), "p1", by="a test")
                     case "next":
                         at = (at + 1) % len(studies)
             account = ledger.account("default")
@@ -86,7 +87,7 @@ def test_at_each_moment_of_a_session_everything_that_left_is_in_the_ledger(data:
     """A session with a real ledger, whose process dies at any moment: what is on the wire was debited."""
     with tempfile.TemporaryDirectory() as folder:
         ledger, study = budget(Path(folder)), named("a", epsilon=50.0)
-        ledger.set_limit("default", 100.0, 1e-3, by="a test")
+        set_limit(ledger, "default", 100.0, 1e-3, by="a test")
         begun(ledger, study)
         wired = Wired(World.new(2, port=5555))
         wired.join()

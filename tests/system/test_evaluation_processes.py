@@ -13,6 +13,7 @@ import pytest
 from masquerade.measuring import measuring_study
 from masquerade.prediction import load_model
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
@@ -51,7 +52,7 @@ def test_a_run_measures_its_model_and_a_second_study_measures_it_again(machines:
         assert text.count(old) == 1
         text = text.replace(old, new)
     # At the delta that other tests allow, this much Gaussian noise would count as an epsilon of 0.
-    Ledger.init(StateFolder(machines.state("p1")).made(), DEFAULT_POPULATION, 100.0, 1e-3, by="a test").close()
+    give_budget(StateFolder(machines.state("p1")).made(), DEFAULT_POPULATION, 100.0, 1e-3, by="a test").close()
     results = _run(machines, Study.parse(text))
     found = results[CHARLIE]["evaluation"]
     assert all(result["evaluation"] == found for result in results.values())

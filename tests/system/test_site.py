@@ -18,6 +18,7 @@ import pytest
 
 from masquerade.cli import run
 from masquerade_core.study import CHARLIE
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
@@ -37,7 +38,7 @@ class Site:
         self.state = StateFolder(machines.state("p1"))
         lines = [f'key = "{machines.folder}/keys/p1.key"', "[data.patients]", f'records = "{machines.folder}/p1.csv"']
         (self.root / "site.toml").write_text("\n".join([*lines, f'state = "{self.state.root}"', ""]))
-        Ledger.init(self.state.made(), DEFAULT_POPULATION, 2.0, 0.5, by="a test").close()
+        give_budget(self.state.made(), DEFAULT_POPULATION, 2.0, 0.5, by="a test").close()
         self.inbox = self.root / "inbox" / "patients"
         self.inbox.mkdir(parents=True)
         self._process: subprocess.Popen[bytes] | None = None

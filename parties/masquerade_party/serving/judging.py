@@ -9,6 +9,7 @@ from masquerade_core.errors import BadInput, BudgetExceeded, MasqueradeError, Re
 from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS
 from masquerade_core.study import CHARLIE, AuxiliaryFile, Study
 from masquerade_core.study_files import load_study
+from masquerade_host.store.budget import parties_of, would_fit
 from masquerade_host.store.permissions import find_approval
 from masquerade_host.store.state import state_folder
 from masquerade_party._site import Site, expect_same_code
@@ -115,7 +116,7 @@ class Judge:
                     f"the study {study.study.name} has finished on this machine, and a finished study never runs again",
                     "for a new run, ask for a new study, with its own nonce",
                 )
-            if me in ledger.parties_of(study) or ledger.would_fit(study, me, population, site.spends):
+            if me in parties_of(ledger, study) or would_fit(ledger, study, me, population, site.spends):
                 return None
         return BudgetExceeded(
             f"the study would take epsilon = {site.spends.epsilon / UNITS:.4g} and delta = "

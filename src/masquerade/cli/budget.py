@@ -46,11 +46,11 @@ def init(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Give a population its budget, once. Without a budget no study can run."""
-    from masquerade_host.store.ledger import Ledger
+    from masquerade_host.store.budget import give_budget
 
     del output_format
     folder = _folder(state)
-    ledger = Ledger.init(folder, population, epsilon, delta, by=_user(), basic_only=basic_only)
+    ledger = give_budget(folder, population, epsilon, delta, by=_user(), basic_only=basic_only)
     outcome = _told(ledger, f"the budget of {population!r} is in {folder.ledger}", (population,))
     return Outcome(
         outcome.message,
@@ -69,9 +69,11 @@ def limit(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Change a population's limit. What is spent stays spent."""
+    from masquerade_host.store.budget import set_limit
+
     del output_format
     ledger = _open(state)
-    ledger.set_limit(population, epsilon, delta, by=_user())
+    set_limit(ledger, population, epsilon, delta, by=_user())
     return _told(ledger, f"the limit of {population!r} was changed", (population,))
 
 
@@ -82,9 +84,11 @@ def show(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Show each population's budget: the limit, and how much is spent, reserved and left."""
+    from masquerade_host.store.budget import populations
+
     del output_format
     ledger = _open(state)
-    return _told(ledger, "the privacy budget", ledger.populations() if population is None else (population,))
+    return _told(ledger, "the privacy budget", populations(ledger) if population is None else (population,))
 
 
 @app.command()
@@ -131,25 +135,26 @@ def release(
     from masquerade_core.errors import BadInput
     from masquerade_core.study import Study
     from masquerade_core.study_files import read_study_text
+    from masquerade_host.store import budget
 
     del output_format
     loaded, ledger = Study.parse(read_study_text(study), str(study)), _open(state)
-    mine = [party] if party is not None else list(ledger.parties_of(loaded))
+    mine = [party] if party is not None else list(budget.parties_of(ledger, loaded))
     if len(mine) != 1:
         found = "nobody" if not mine else "several parties: " + ", ".join(mine)
         raise BadInput(f"on this machine {found} has a reservation for {loaded.study.name}", "name the party with --as")
-    population = ledger.release(loaded.digest().hex(), mine[0], by=_user())
+    population = budget.give_up(ledger, loaded.digest().hex(), mine[0], by=_user())
     return _told(ledger, f"{loaded.study.name} was given up", (population,))
 
 
 @app.command()
 def recover(state: StateOption = None, output_format: FormatOption = Format.TEXT) -> Outcome:
     """Repair the ledger after an older copy was restored: add the entries that only its second file has."""
-    from masquerade_host.store.ledger import LedgerFile
+    from masquerade_host.store import budget
 
     del output_format
     folder = _folder(state)
-    entered = LedgerFile.recover(folder)
+    entered = budget.recover(folder)
     return Outcome(
         f"{entered} entries were entered again into {folder.ledger}",
         {"entered": entered},

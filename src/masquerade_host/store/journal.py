@@ -47,8 +47,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from masquerade_core.errors import BadInput, Damaged, LocalProtocolError, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.study import Study
@@ -63,7 +62,6 @@ __all__ = [
     "FINISHED",
     "Entry",
     "Journal",
-    "NoJournal",
     "ReplayLog",
     "SqliteJournal",
     "digest_of",
@@ -98,8 +96,10 @@ class Entry:
     data: bytes = b""
 
 
-class Journal(Protocol):
+class Journal:
     """Where a session writes down what it needs after a restart.
+
+    This one keeps nothing: it is for runs in memory, for tests, and for ``--no-journal``.
 
     Attributes
     ----------
@@ -114,13 +114,14 @@ class Journal(Protocol):
         is complete now.
     """
 
-    kept: bool
-    joined: bool
-    run: bytes
-    finished: bytes
+    kept = False
+    joined = False
+    run = b""
+    finished = b""
 
     def entries(self) -> Iterator[Entry]:
         """Return the rows that an earlier process of this attempt committed, in order."""
+        return iter(())
 
     def append(self, entry: Entry) -> None:
         """Add a row to the next transaction."""
@@ -137,42 +138,16 @@ class Journal(Protocol):
     def end(self, how: str, run: bytes = b"") -> None:
         """The attempt is over: delete every row, and keep one line that says how it ended."""
 
-    def __enter__(self) -> Self:
-        """Return the journal."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Let another process open the journal. The attempt lives, unless it was ended."""
-
-
-class NoJournal:
-    """Nothing outlives the process: for runs in memory, for tests, and for ``--no-journal``."""
-
-    kept = False
-    joined = False
-    run = b""
-    finished = b""
-
-    def entries(self) -> Iterator[Entry]:
-        """Return nothing."""
-        return iter(())
-
-    def append(self, entry: Entry) -> None:
-        """Do nothing."""
-
-    def commit(self) -> None:
-        """Do nothing."""
-
-    def end(self, how: str, run: bytes = b"") -> None:
-        """Do nothing."""
 
     def __enter__(self) -> Self:
         """Return the journal."""
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Do nothing."""
+        """Close it."""
+        self.close()
 
 
 # --- Replay log -----------------------------------------------------------------------
@@ -195,7 +170,7 @@ class ReplayLog:
     """
 
     def __init__(self, journal: Journal | None = None) -> None:
-        self._journal: Journal = NoJournal() if journal is None else journal
+        self._journal = journal or Journal()
         self._rows: Iterator[Entry] = self._journal.entries()
         self._due = next(self._rows, None)
         self.passed = 0  # rows that were compared
@@ -306,7 +281,7 @@ class ReplayLog:
         try:
             self._journal.commit()
         except MasqueradeError:
-            self._journal, self._rows, self._due = NoJournal(), iter(()), None
+            self._journal, self._rows, self._due = Journal(), iter(()), None
             raise
 
 
@@ -361,7 +336,7 @@ class _Head:
         return cls(attempt, count, rest[:LINK_BYTES], run if any(run) else b"")
 
 
-class SqliteJournal:
+class SqliteJournal(Journal):
     """A journal in a folder of its own, for one participant of one study.
 
     Opening it finds the rows of an attempt that lives, if there is one. It is locked until the process ends or closes
@@ -397,9 +372,8 @@ class SqliteJournal:
         self._table = ChainedTable(Path(":memory:"), "rows", self._link_of, self._faults)  # until it is opened
         self._read = False
         self._file = -1  # the head
-        self.attempt, self.run, self.joined = 0, b"", False
+        self.attempt = 0
         self._failed: RunFailed | None = None
-        self.finished = b""
         try:
             private_folder(folder)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -414,16 +388,6 @@ class SqliteJournal:
         except BaseException:
             os.close(self._lock)
             raise
-
-    def __enter__(self) -> Self:
-        """Return the journal."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let another process open the journal. The attempt lives, unless it was ended."""
-        self.close()
 
     def _take_lock(self) -> None:
         try:
@@ -705,7 +669,7 @@ def journal_of(study: Study, me: str, keys: Keys, state: Path | str | None = Non
         ``False`` for ``--no-journal``.
     """
     if not keep:
-        return NoJournal()
+        return Journal()
     return SqliteJournal(state_folder(state).made().run(study, me), keys.key_for(b"journal" + study.digest()))
 
 

@@ -31,7 +31,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +46,6 @@ import numpy as np
 
 from masquerade_core.data.records import Records
 from masquerade_core.errors import (
-    BadInput,
     BudgetExceeded,
     Damaged,
     LocalProtocolError,
@@ -55,13 +53,13 @@ from masquerade_core.errors import (
     RefusedLocally,
     RunFailed,
 )
-from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Cost, Total, cost_of, down, target
+from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Cost, Total, cost_of, target
 from masquerade_core.seat import Release
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_host.session.commits import Debits
-from masquerade_host.store.chained_table import LINK_BYTES, ChainedTable, connect, damaged, told
-from masquerade_host.store.state import StateFolder, hold, sync_file, sync_folder, write_new
+from masquerade_host.store.chained_table import LINK_BYTES, ChainedTable, damaged, told
+from masquerade_host.store.state import StateFolder, hold, sync_file
 
 __all__ = [
     "NO_RELEASES",
@@ -108,14 +106,9 @@ def canonical(value: Any) -> Iterator[Any]:
 
 # --- Entries and their files ----------------------------------------------------------
 
-_SCHEMA = """
-CREATE TABLE entries (n INTEGER PRIMARY KEY, chain BLOB NOT NULL, body TEXT NOT NULL) STRICT;
-CREATE TRIGGER no_update BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger only grows'); END;
-CREATE TRIGGER no_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger only grows'); END;
-"""
-_KEY_BYTES = 32
+KEY_BYTES = 32
 _WAIT = 30.0  # seconds that one process waits while another writes
-_START = bytes(LINK_BYTES)
+START = bytes(LINK_BYTES)
 _QUICK = "debit"  # the kind of entry that quick transactions write
 
 AHEAD = "ahead: all that this attempt may take"
@@ -123,7 +116,7 @@ RETURNED = "returned: what was debited ahead, but for the debits"
 NO_RELEASES = {AHEAD, RETURNED}
 """Labels of entries that are no releases. They are debits: an older program counts all that was debited ahead."""
 
-_PUT_BACK = (
+PUT_BACK = (
     "put back the newest copy that you have of the whole state folder, and take no part in studies that are open; "
     "what was spent since then still counts, although this machine has no record of it"
 )
@@ -153,39 +146,16 @@ class LedgerFile:
     """
 
     def __init__(self, folder: StateFolder) -> None:
-        self._path, self._lines = folder.ledger, _lines_of(folder)
+        self._path, self._lines = folder.ledger, folder.ledger_lines
         if not self._path.exists():
             raise BudgetExceeded(
                 f"{folder.root} has no ledger of a privacy budget, and without one nothing may be spent",
                 "give this machine a budget once: masquerade budget init --epsilon 10 --delta 1e-5",
             )
         self.key = _read_key(folder.ledger_key)
-        with _told(self._path):
-            self.table = ChainedTable(self._path, "entries", self._link, partial(_told, self._path), wait=_WAIT)
+        with faults_of(self._path):
+            self.table = ChainedTable(self._path, "entries", self._link, partial(faults_of, self._path), wait=_WAIT)
         self.forget()
-
-    @classmethod
-    def make(cls, folder: StateFolder) -> "LedgerFile":
-        """Make an empty ledger where there is none.
-
-        Raises
-        ------
-        RefusedLocally
-            Its second file is there and has entries.
-        """
-        folder.made()
-        with _told(folder.ledger):
-            if (lines := _lines_of(folder)).exists() and lines.stat().st_size:
-                raise RefusedLocally(
-                    f"{folder.ledger} is missing, but {lines} has its entries",
-                    "put the ledger back; if it is lost for good, 'masquerade budget recover' makes it from that file",
-                )
-            if not folder.ledger_key.exists():
-                write_new(folder.ledger_key, secrets.token_bytes(_KEY_BYTES))
-            if not lines.exists():
-                write_new(lines, b"")
-            _make_empty(folder.ledger)
-        return cls(folder)
 
     def close(self) -> None:
         """Close the file."""
@@ -193,16 +163,16 @@ class LedgerFile:
 
     def forget(self) -> None:
         """Read everything anew at the next transaction, as after one that failed."""
-        self.table.restart(_START)
+        self.table.restart(START)
         # Links and bodies of entries that the second file may not have, and whether each is a debit.
         self._unwritten: deque[tuple[bytes, str, bool]] = deque()
         self._others = 0  # how many of these are none
         self._offset = 0  # how far the second file was compared with the first
-        self._same = 0, _START  # so many entries of it were compared, and the chain of the last one
+        self._same = 0, START  # so many entries of it were compared, and the chain of the last one
 
     def make_room(self) -> None:
         """Prepare for many transactions: the log of the first file gets its length now."""
-        with _told(self._path):
+        with faults_of(self._path):
             self.table.make_room()
 
     @contextlib.contextmanager
@@ -223,19 +193,19 @@ class LedgerFile:
         RunFailed
             The file cannot be read or written. What was appended may be there or not.
         """
-        with _told(self._path):
+        with faults_of(self._path):
             self.table.begin(quick=quick)
         try:
-            with _told(self._path):
+            with faults_of(self._path):
                 new = self._read()
             # Where nobody has written since, the second file is as it was, and lacks debits at most.
             with contextlib.nullcontext() if quick and not new else self._both():
-                with _told(self._path):
+                with faults_of(self._path):
                     if (new or not quick) and not self._compare():
                         self._mirror()  # before anything is added: else it might lack entries of two transactions
                 count = self.table.count
                 yield new
-                with _told(self._path):
+                with faults_of(self._path):
                     self.table.commit()
                     if not quick:
                         self._mirror(awaited=self.table.count > count)
@@ -248,7 +218,7 @@ class LedgerFile:
     @contextlib.contextmanager
     def _both(self) -> Iterator[None]:
         """Hold the second file as well: it is written after the commit, when another process may hold the first."""
-        with _told(self._path):
+        with faults_of(self._path):
             if not self._lines.exists():
                 raise OlderCopy(
                     f"{self._lines} is missing, so nobody can tell whether {self._path.name} is an older copy",
@@ -265,7 +235,7 @@ class LedgerFile:
         """Add an entry in the transaction under way."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         body = json.dumps({"kind": kind, "at": at, **fields}, ensure_ascii=False, sort_keys=True)
-        with _told(self._path):
+        with faults_of(self._path):
             self._insert(body, kind)
         return Entry(self.table.count, kind, at, fields)
 
@@ -294,9 +264,9 @@ class LedgerFile:
 
     def _compare(self) -> bool:
         """Check that the second file has no entry that the first has not; returns whether it lacks debits alone."""
-        for line in _whole_lines(self._lines, self._offset):
+        for line in whole_lines(self._lines, self._offset):
             chain, body, is_debit = self._unwritten[0] if self._unwritten else (b"", "", True)
-            if line != _line(chain, body)[:-1]:
+            if line != line_of(chain, body)[:-1]:
                 raise self._contradiction(line)
             self._unwritten.popleft()
             self._others -= not is_debit
@@ -324,7 +294,7 @@ class LedgerFile:
             return OlderCopy(
                 f"{self._lines} and {self._path.name} disagree from entry {n} on: both were written here, so one of "
                 "them is from another copy of this folder",
-                _PUT_BACK,
+                PUT_BACK,
             )
         return OlderCopy(
             f"{self._lines} has entries that {self._path.name} lacks: the ledger is an older copy, from before "
@@ -335,7 +305,7 @@ class LedgerFile:
     def _line_after(self, before: bytes, n: int, line: bytes) -> bytes:
         """Return a line as it would have been written for the entry that it holds."""
         body = line.partition(b" ")[2].decode("utf-8", "replace")
-        return _line(self._link(before, n, body), body)[:-1]
+        return line_of(self._link(before, n, body), body)[:-1]
 
     def _mirror(self, *, awaited: bool = False) -> None:
         """Write to the second file what it lacks; bytes of a line that was cut off by a power failure go.
@@ -346,7 +316,7 @@ class LedgerFile:
             return
         if not awaited:
             self.table.await_disk()
-        data = b"".join(_line(chain, body) for chain, body, _ in self._unwritten)
+        data = b"".join(line_of(chain, body) for chain, body, _ in self._unwritten)
         descriptor = os.open(self._lines, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.truncate(self._offset)
@@ -357,72 +327,19 @@ class LedgerFile:
         self._offset, self._others = self._offset + len(data), 0
         self._unwritten.clear()
 
-    @classmethod
-    def recover(cls, folder: StateFolder) -> int:
-        """Enter what the second file alone knows, or write that file anew if it is lost; returns how many entries.
 
-        Raises
-        ------
-        OlderCopy
-            An entry of the second file does not follow from those of the first.
-        Damaged
-            The first file is damaged, or the second one is where it alone has entries.
-        """
-        with _told(folder.ledger):
-            if not folder.ledger.exists() and _lines_of(folder).exists():
-                _make_empty(folder.ledger)
-        file = cls(folder)
-        try:
-            with _told(folder.ledger):
-                file.table.begin()
-                entered = file._enter()
-                file.table.commit()
-                file._mirror()
-        finally:
-            file.close()
-        return entered
-
-    def _enter(self) -> int:
-        self._read()
-        known = [_line(chain, body)[:-1] for chain, body, _ in self._unwritten]
-        lines = _whole_lines(self._lines, 0) if self._lines.exists() else []
-        sound = [line == due for line, due in zip(lines, known, strict=False)]
-        if all(sound):
-            for line in lines[len(known) :]:
-                if line != self._line_after(self.table.last, self.table.count + 1, line):
-                    raise damaged(
-                        self._lines,
-                        f"line {self.table.count + 1} is not the one that was written under this key",
-                        _PUT_BACK,
-                    )
-                body = line.partition(b" ")[2].decode()
-                self._insert(body, json.loads(body)["kind"])
-            return max(0, len(lines) - len(known))
-        at = sound.index(False)
-        before = self._unwritten[at - 1][0] if at else _START
-        if len(lines) > len(known) or lines[at] == self._line_after(before, at + 1, lines[at]):
-            raise OlderCopy(
-                f"line {at + 1} of {self._lines} does not follow from the entries of {self._path.name}", _PUT_BACK
-            )
-        return 0  # it is damaged, and knows nothing that the first file does not
-
-
-def _lines_of(folder: StateFolder) -> Path:
-    return folder.ledger.with_suffix(".lines")
-
-
-def _line(chain: bytes, body: str) -> bytes:
+def line_of(chain: bytes, body: str) -> bytes:
     return f"{chain.hex()} {body}\n".encode()
 
 
-def _whole_lines(path: Path, offset: int) -> list[bytes]:
+def whole_lines(path: Path, offset: int) -> list[bytes]:
     """Return the lines after an offset, up to where a power failure has cut the last one off or left zeros."""
     with path.open("rb") as file:
         file.seek(offset)
         return file.read().partition(b"\0")[0].split(b"\n")[:-1]
 
 
-def _told(path: Path) -> AbstractContextManager[None]:
+def faults_of(path: Path) -> AbstractContextManager[None]:
     """Say in a sentence why the files cannot be used."""
 
     def unusable(why: str) -> RunFailed:
@@ -431,18 +348,7 @@ def _told(path: Path) -> AbstractContextManager[None]:
             "see whether the disk is full or read-only; what was debited before stays debited",
         )
 
-    return told(path, _PUT_BACK, unusable)
-
-
-def _make_empty(path: Path) -> None:
-    """Make the first file, whole or not at all."""
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    write_new(part, b"")
-    with contextlib.closing(connect(part, "journal_mode = WAL")) as database:
-        database.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
-    part.rename(path)
-    sync_folder(path.parent)
+    return told(path, PUT_BACK, unusable)
 
 
 def _read_key(path: Path) -> bytes:
@@ -452,8 +358,8 @@ def _read_key(path: Path) -> bytes:
         raise RefusedLocally(
             f"the ledger's key {path} cannot be read: {error.strerror}", "put it back; it belongs to this ledger alone"
         ) from error
-    if len(key) != _KEY_BYTES:
-        raise RefusedLocally(f"{path} is not a ledger's key: it has {len(key)} bytes, not {_KEY_BYTES}", "put it back")
+    if len(key) != KEY_BYTES:
+        raise RefusedLocally(f"{path} is not a ledger's key: it has {len(key)} bytes, not {KEY_BYTES}", "put it back")
     return key
 
 
@@ -909,36 +815,9 @@ class Ledger:
         """Open the ledger of a state folder; BudgetExceeded if there is none: no ledger means no budget."""
         return cls(LedgerFile(folder))
 
-    @classmethod
-    def init(
-        cls, folder: StateFolder, population: str, epsilon: float, delta: float, *, by: str, basic_only: bool = False
-    ) -> "Ledger":
-        """Give a population its limit, and make the ledger if there is none; BadInput if the population has one."""
-        ledger = cls(LedgerFile(folder) if folder.ledger.exists() else LedgerFile.make(folder))
-        limit = _limit(population, epsilon, delta)
-        with ledger._writing() as (books, write):
-            if population in books.populations:
-                raise BadInput(
-                    f"the population {population!r} has a budget already",
-                    "'masquerade budget show' shows it, and 'masquerade budget limit' changes its limit",
-                )
-            write("limit", **limit, basic_only=basic_only, by=by)
-        return ledger
-
-    def set_limit(self, population: str, epsilon: float, delta: float, *, by: str) -> None:
-        """Change a population's limit."""
-        with self._writing() as (books, write):
-            basic_only = books.population(population).basic_only
-            write("limit", **_limit(population, epsilon, delta), basic_only=basic_only, by=by)
-
-    def populations(self) -> tuple[str, ...]:
-        """Return the populations, in the order in which they were made."""
-        with self._writing() as (books, _):
-            return tuple(books.populations)
-
     def account(self, population: str) -> Account:
         """Return what a population's budget is; BudgetExceeded if it has none."""
-        with self._writing() as (books, _):
+        with self.writing() as (books, _):
             limit, reserved = books.population(population), books.reservations.values()
             own = [r for r in reserved if r.population == population]
             debited: Total = sum((r.spent(basic_only=limit.basic_only) for r in own), start=Total())
@@ -956,15 +835,6 @@ class Ledger:
             max(0, limit.delta - min(charged.delta, charged.others_delta + charged.slack)) / DELTA_UNITS,
             tuple(r.name for r in own if r.goes_on),
         )
-
-    def would_fit(self, study: Study, me: str, population: str, spends: Cost | None = None) -> bool:
-        """Say whether the budget covers a study, or has covered it already; ``spends`` as in :meth:`reserve`."""
-        new = _reservation(study, me, population, b"", spends)
-        with self._writing() as (books, _):
-            before = books.reservations.get((new.study, new.me))
-            if before is not None and before.state != "released":
-                return before.goes_on
-            return books.population(population).fits(books.charged(population, before) + Total.of(new.whole))
 
     def history(self) -> tuple[Entry, ...]:
         """Return all entries."""
@@ -985,18 +855,12 @@ class Ledger:
 
     def population_of(self, fingerprint: bytes) -> str | None:
         """Return the population that a data set belongs to; None for one that was never seen."""
-        with self._writing() as (books, _):
+        with self.writing() as (books, _):
             return books.datasets.get(fingerprint.hex())
-
-    def records_of(self, study: str, me: str) -> bytes | None:
-        """Return the fingerprint of the data set for which a study (its digest) has or had a reservation, if any."""
-        with self._writing() as (books, _):
-            found = books.reservations.get((study, me))
-            return None if found is None else bytes.fromhex(found.fingerprint)
 
     def adopt(self, fingerprint: bytes, population: str, *, by: str) -> None:
         """Note that a data set belongs to a population, as a person or the policy said (``by``)."""
-        with self._writing() as (books, write):
+        with self.writing() as (books, write):
             books.population(population)
             if books.datasets.get(fingerprint.hex()) != population:
                 write("dataset", fingerprint=fingerprint.hex(), population=population, by=by)
@@ -1019,8 +883,8 @@ class Ledger:
         data set must be known (:meth:`adopt`) and of this population: else RefusedLocally. BudgetExceeded where the
         limit would be exceeded, and RefusedLocally where the study finished here before.
         """
-        new = _reservation(study, me, population, fingerprint, spends)
-        with self._writing() as (books, write):
+        new = reservation_of(study, me, population, fingerprint, spends)
+        with self.writing() as (books, write):
             if books.datasets.get(fingerprint.hex()) != population:
                 raise RefusedLocally(
                     f"these records are not known to belong to the population {population!r}",
@@ -1033,7 +897,7 @@ class Ledger:
 
     def check_attempt(self, study: Study, me: str, fingerprint: bytes, sizes: Sequence[int] = ()) -> None:
         """Check that an attempt may begin, as :meth:`start_attempt` does, and begin none."""
-        with self._writing() as (books, _):
+        with self.writing() as (books, _):
             books.check_attempt(study.digest().hex(), me, fingerprint.hex(), self._hash_of(study, sizes))
 
     def start_attempt(
@@ -1049,7 +913,7 @@ class Ledger:
         show the difference. A hash of them is kept, under the ledger's key.
         """
         digest, kept = study.digest().hex(), self._hash_of(study, sizes)
-        with self._writing() as (books, write):
+        with self.writing() as (books, write):
             under_way = books.reservation(digest, me).attempt
             if resumed and under_way is not None:
                 return under_way.number
@@ -1068,7 +932,7 @@ class Ledger:
     def debits_for(self, study: Study, me: str) -> Debits:
         """Return where a session of the attempt under way debits its releases."""
         digest = study.digest().hex()
-        with self._writing() as (books, _):
+        with self.writing() as (books, _):
             attempt = books.reservation(digest, me).attempt
         if attempt is None:
             raise LocalProtocolError("debits were asked for before an attempt began")
@@ -1077,14 +941,14 @@ class Ledger:
 
     def spent_in_attempt(self, study: Study, me: str) -> tuple[float, float] | None:
         """Return the epsilon and delta of all debits of the last attempt together; None if there are none."""
-        with self._writing() as (books, _):
+        with self.writing() as (books, _):
             tries = books.reservation(study.digest().hex(), me).tries
             total = tries[-1].total if tries else Total()
         return total.spent(study.privacy.delta) if total.count else None
 
     def end_attempt(self, study: Study, me: str, why: str) -> None:
         """Note that the attempt under way ended without a result. Its debits stay."""
-        with self._writing() as (books, write):
+        with self.writing() as (books, write):
             found = books.reservations.get((study.digest().hex(), me))
             if found is not None and found.attempt is not None:
                 self._return(found, write)
@@ -1093,7 +957,7 @@ class Ledger:
     def finish(self, study: Study, me: str) -> None:
         """Note that the study has finished: it never runs here again, and the rest of its reservation is free."""
         digest = study.digest().hex()
-        with self._writing() as (books, write):
+        with self.writing() as (books, write):
             self._return(books.reservation(digest, me), write)
             write("finished", study=digest, me=me)
 
@@ -1107,25 +971,9 @@ class Ledger:
 
     def finished(self, study: Study, me: str) -> bool:
         """Return whether the study has finished on this machine."""
-        with self._writing() as (books, _):
+        with self.writing() as (books, _):
             found = books.reservations.get((study.digest().hex(), me))
             return found is not None and found.state == "finished"
-
-    def release(self, study: str, me: str, *, by: str) -> str:
-        """Give up a study (its digest) that did not finish; returns its population.
-
-        The rest of its reservation is free again, and debits stay.
-        """
-        with self._writing() as (books, write):
-            population = books.reservation(study, me).population
-            write("released", study=study, me=me, by=by)
-        return population
-
-    def parties_of(self, study: Study) -> tuple[str, ...]:
-        """Return as which parties of a study this machine has an open reservation."""
-        with self._writing() as (books, _):
-            digest = study.digest().hex()
-            return tuple(r.me for r in books.reservations.values() if (r.study, r.state) == (digest, "open"))
 
     def debit(self, study: str, me: str, number: int, run: bytes, releases: Sequence[Release]) -> None:
         """Debit releases of an attempt at a study (its digest), but for those that were debited before.
@@ -1138,7 +986,7 @@ class Ledger:
 
     def _debit(self, study: str, me: str, number: int, run: str, costs: dict[str, Cost], *, quick: bool) -> bool:
         """Debit in one transaction; a quick one debits nothing, and returns False, where that was not done ahead."""
-        with self._writing(quick=quick) as (books, write):
+        with self.writing(quick=quick) as (books, write):
             fresh = books.check_debit(study, me, number, run, costs)
             more = books.ahead(study, me, fresh) if fresh else None
             if quick and more is not None:
@@ -1153,11 +1001,11 @@ class Ledger:
 
     def labels(self, study: str, me: str, run: bytes) -> frozenset[str]:
         """Return the labels of all debits of a run of a study (its digest)."""
-        with self._writing() as (books, _):
+        with self.writing() as (books, _):
             return books.labels(study, me, run.hex())
 
     @contextlib.contextmanager
-    def _writing(self, *, quick: bool = False) -> Iterator[tuple[Books, Callable[..., None]]]:
+    def writing(self, *, quick: bool = False) -> Iterator[tuple[Books, Callable[..., None]]]:
         """Hold the ledger, with the books as they stand now; what is written is entered in them as well."""
 
         def write(kind: str, **facts: Any) -> None:
@@ -1191,16 +1039,7 @@ def _debit(study: str, me: str, run: str, label: str, cost: Cost) -> dict[str, A
     return {"study": study, "me": me, "run": run, "label": label, "cost": _numbers(cost)}
 
 
-def _limit(population: str, epsilon: float, delta: float) -> dict[str, Any]:
-    if not (0 < epsilon < float("inf") and 0 <= delta < 1):
-        raise BadInput(
-            f"a limit of epsilon = {epsilon:g} and delta = {delta:g} was asked for; epsilon must be greater than 0, "
-            "and delta at least 0 and less than 1"
-        )
-    return {"population": population, "epsilon": down(epsilon, UNITS), "delta": down(delta, DELTA_UNITS)}
-
-
-def _reservation(study: Study, me: str, population: str, fingerprint: bytes, spends: Cost | None) -> Reservation:
+def reservation_of(study: Study, me: str, population: str, fingerprint: bytes, spends: Cost | None) -> Reservation:
     whole = spends or target(study.privacy.epsilon, study.privacy.delta, gaussian=False)
     one = whole.part(1 + study.study.charged_attempts)
     return Reservation(

@@ -1,7 +1,8 @@
 """What a site allows: a person's yes to a study, and the rules of the file ``policy.toml``.
 
-*A person's yes* is recorded: which study, as which participant, on which population's budget, who and when. A record
-stands for one study *fingerprint*. A study whose file was changed in any way has not been approved.
+*A person's yes* is recorded (:mod:`masquerade_host.store.approving`): which study, as which participant, on which
+population's budget, who and when. A record stands for one study *fingerprint*. A study whose file was changed in any
+way has not been approved.
 
 *The rules* in ``policy.toml``, in the state folder, say which studies this machine may take part in. The person
 responsible for a site's data writes the file once. Every rule is optional, and a missing file forbids nothing. A study
@@ -27,29 +28,24 @@ that breaks a rule is refused here, before anything is sent, no matter who appro
     data = ["/srv/data/records.csv"]   # the only files of that population
 """
 
-import contextlib
-import hashlib
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from masquerade_core import __version__
 from masquerade_core.bounded import read_text, toml_of
 from masquerade_core.data.files import Data, data_at
-from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
+from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.identity import PublicKeysField
 from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Cost, cost_of, up
 from masquerade_core.study import Study
-from masquerade_core.study.sections import DECLARED, Section
+from masquerade_core.study.sections import Section
 from masquerade_core.study.text import first_repeated
 from masquerade_core.words import counted, listed
-from masquerade_host.store.state import StateFolder, private_folder, sync_folder, write_private
+from masquerade_host.store.state import StateFolder
 
 __all__ = [
     "DEFAULT_POPULATION",
@@ -60,11 +56,9 @@ __all__ = [
     "Population",
     "Rules",
     "StudyRules",
-    "all_approvals",
     "find_approval",
     "load_policy",
     "need_approval",
-    "record_approval",
 ]
 
 
@@ -327,9 +321,6 @@ def load_policy(state: StateFolder) -> Policy:
 
 # --- A person's yes -----------------------------------------------------------------
 
-
-_RANGES = ("min", "max", "levels", "edges", "missing", "positive", "classes")
-
 _Text = Annotated[str, Field(min_length=1, max_length=128)]
 
 
@@ -413,94 +404,6 @@ class Approval(BaseModel):
     but_ranges: str = ""
     compared: Compared | None = None
     key: str = ""
-
-    @classmethod
-    def given(
-        cls,
-        study: Study,
-        me: str,
-        population: str,
-        who: str,
-        code: str = "",
-        *,
-        counted: bool,
-        accepted: tuple[str, ...] = (),
-        compared: Compared | None = None,
-    ) -> Self:
-        """Return the approval that a person gives now; ``counted``: whether a run opens the number of all records.
-
-        Raises
-        ------
-        BadInput
-            ``who`` is empty or longer than 128 characters.
-        """
-        if not 0 < len(who) <= 128:  # noqa: PLR2004
-            raise BadInput(
-                f"the approver's name has {len(who)} characters; 1 to 128 are allowed", "give another with --by"
-            )
-        return cls(
-            study=study.study.name,
-            digest=study.digest().hex(),
-            participant=me,
-            population=population,
-            who=who,
-            when=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            version=__version__,
-            counted_with={p.name: p.key.fingerprint() for p in study.parties if p.name != me} if counted else {},
-            code=code,
-            accepted=accepted,
-            ranges=(hashes := _hashes(study))[0],
-            but_ranges=hashes[1],
-            compared=compared,
-            key=study.party(me).key.fingerprint(),
-        )
-
-    def differs_in_ranges(self, study: Study) -> bool:
-        """Return whether a study differs from the approved one in its public ranges, and nowhere else."""
-        ranges, but_ranges = _hashes(study)
-        return bool(self.but_ranges) and self.but_ranges == but_ranges and self.ranges != ranges
-
-
-def _hashes(study: Study) -> tuple[str, str]:
-    """Return hashes of a study's public ranges, and of the rest of it without what changes nothing in a run."""
-    dump = study.model_dump(mode="json", by_alias=True, exclude_none=True)
-    columns = [dump["label"], *dump["feature"]]
-    ranges = [{key: column.pop(key) for key in _RANGES if key in column} for column in columns]
-    for key in ("name", "nonce", *DECLARED):
-        dump["study"].pop(key, None)
-    one, rest = (json.dumps(part, sort_keys=True).encode() for part in (ranges, dump))
-    return hashlib.sha256(one).hexdigest(), hashlib.sha256(rest).hexdigest()
-
-
-def record_approval(state: StateFolder, study: Study, approval: Approval) -> Path:
-    """Write an approval into the state folder, whole or not at all; an earlier one for the same study is replaced.
-
-    Raises
-    ------
-    BadInput
-        The state folder cannot be made or written to.
-    RunFailed
-        The disk is full or broken.
-    """
-    path = state.made().approval(study, approval.participant)
-    try:
-        private_folder(path.parent)
-        write_private(path, approval.model_dump_json(indent=2) + "\n")
-        sync_folder(state.root)
-    except OSError as error:
-        raise RunFailed(
-            f"the approval cannot be written to {path}: {error.strerror}", "see whether the disk is full, or read-only"
-        ) from error
-    return path
-
-
-def all_approvals(state: StateFolder) -> tuple[Approval, ...]:
-    """Return all recorded approvals that can be read, in the order of their times."""
-    found = []
-    for path in state.approvals.glob("*.json"):
-        with contextlib.suppress(OSError, ValidationError):
-            found.append(Approval.model_validate_json(path.read_bytes()))
-    return tuple(sorted(found, key=lambda approval: (approval.when, approval.study)))
 
 
 def find_approval(state: StateFolder, study: Study, me: str) -> Approval | None:

@@ -157,6 +157,11 @@ class StateFolder:
         return self.root / "ledger.key"
 
     @property
+    def ledger_lines(self) -> Path:
+        """The second file of the ledger, which shows whether the first is an older copy."""
+        return self.root / "ledger.lines"
+
+    @property
     def policy(self) -> Path:
         """The site's rules, ``policy.toml``, which a person writes."""
         return self.root / "policy.toml"

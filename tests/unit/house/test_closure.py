@@ -20,7 +20,7 @@ MAIN = {PARTY: "masquerade_party.__main__", CHARLIE: "masquerade_curator.__main_
 NEVER = re.compile(
     r"paillier|ciphertext|double|opening|parquet|arrow|sqlite|\.sql|databases|dask|cluster|scratch|streamed|"
     r"masquerade_lab|masquerade\.|serving|report$|metrics|proxy|passphrase|locked|new_keys|statistics|classifiers|"
-    r"noiseless|expectation|comparing"
+    r"noiseless|expectation|comparing|store\.budget|approving"
 )
 """Modules that no default run loads, under any name."""
 

@@ -8,7 +8,7 @@ import pytest
 from masquerade.budgeting import budget_line
 from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.study import Study
-from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.state import StateFolder
 from masquerade_protocols import PROTOCOLS, entry_of
 from tests.face_helpers import Shell, small_study
@@ -135,7 +135,7 @@ def test_the_doctor_warns_without_a_budget_and_fails_where_the_study_does_not_fi
 
 def test_the_line_knows_a_reservation_and_whose_records_they_are(tmp_path: Path) -> None:
     ledger, study = budget(tmp_path, epsilon=1.5), named("a")
-    Ledger.init(StateFolder(tmp_path), "others", 0.5, 1e-5, by="steward")
+    give_budget(StateFolder(tmp_path), "others", 0.5, 1e-5, by="steward")
     protocol = PROTOCOLS["local-aggregation"]
     reserved(ledger, study)
     line = budget_line(StateFolder(tmp_path), study, protocol, "p1", RECORDS)

@@ -20,6 +20,7 @@ from masquerade_core.data.loading import load_csv
 from masquerade_core.errors import BadInput, BudgetExceeded, RefusedLocally, RunFailed
 from masquerade_core.seat import Release
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.store.budget import give_budget, set_limit
 from masquerade_host.store.ledger import Account, Ledger
 from masquerade_host.store.permissions import find_approval
 from masquerade_host.store.state import StateFolder
@@ -45,7 +46,7 @@ class Desk:
 
     def budget(self, epsilon: float = 10.0, delta: float = 1e-5, population: str = "default") -> None:
         """Give a population a budget."""
-        Ledger.init(self.state.made(), population, epsilon, delta, by="a test").close()
+        give_budget(self.state.made(), population, epsilon, delta, by="a test").close()
 
     def policy(self, text: str) -> None:
         """Write the site's rules."""
@@ -302,7 +303,7 @@ def test_nobody_is_asked_where_the_budget_does_not_suffice(desk: Desk, monkeypat
     desk.budget()
     ledger = Ledger.open(desk.state)
     ledger.adopt(_fingerprint_of(desk, ledger), "default", by="a test")
-    ledger.set_limit("default", 0.5, 1e-5, by="a test")
+    set_limit(ledger, "default", 0.5, 1e-5, by="a test")
     ledger.close()
     monkeypatch.setattr(masquerade_party._approve, "ask", pytest.fail)
     folder = desk.machines.folder

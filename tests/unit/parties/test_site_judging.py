@@ -13,10 +13,12 @@ import pytest
 from masquerade.rotating import needs_of
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.store.approving import approval_given, record_approval
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.store.permissions import DEFAULT_POPULATION, Approval, record_approval
+from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
 from masquerade_party.serving import service
 from masquerade_party.serving.folders import LOCK, Folders, Item, Place, Record, State
@@ -57,11 +59,11 @@ class Site:
         return path
 
     def budget(self) -> Ledger:
-        return Ledger.init(self.state, DEFAULT_POPULATION, 2.0, 0.5, by="a test")
+        return give_budget(self.state, DEFAULT_POPULATION, 2.0, 0.5, by="a test")
 
     def approve(self) -> None:
         study = Study.parse(self.path.read_text())
-        record_approval(self.state, study, Approval.given(study, "p1", DEFAULT_POPULATION, "a test", counted=False))
+        record_approval(self.state, study, approval_given(study, "p1", DEFAULT_POPULATION, "a test", counted=False))
 
     def verdict(self) -> Verdict:
         settings = load_settings(self.root)

@@ -11,7 +11,7 @@ import pytest
 
 from masquerade_core.privacy.totals import told_apart
 from masquerade_core.study import Study
-from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.state import StateFolder
 from masquerade_party import approve
 from masquerade_protocols import entry_of
@@ -65,7 +65,7 @@ class _Desk:
     def __init__(self, folder: Path) -> None:
         self._machines = Machines.new(folder, K=5)
         self._state = StateFolder(folder / "state" / "p1")
-        Ledger.init(self._state.made(), "default", 1000.0, 1e-2, by="a test").close()
+        give_budget(self._state.made(), "default", 1000.0, 1e-2, by="a test").close()
         self._folder = folder
 
     def study(self, name: str, others: str, protocol: str) -> Path:

@@ -15,7 +15,7 @@ import pytest
 from masquerade_core.lazy_scipy import __all__ as special
 from masquerade_core.privacy.numbers import erfcinv, mills, phi
 from masquerade_core.study_files import load_study
-from masquerade_host.store.ledger import Ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.new_keys import make_keys
 from masquerade_host.store.permissions import DEFAULT_POPULATION
 from masquerade_host.store.state import StateFolder
@@ -179,7 +179,7 @@ def test_a_party_that_is_ready_to_join_takes_at_most_eighty_mebibytes(place: Pat
     """It is asked where the process says that it connects to Charlie: keys, ledger, journal and sockets are open."""
     (place / "records.csv").write_text("age,ill\n31,no\n62,yes\n70,yes\n24,no\n")
     state = StateFolder(place / "state").made()
-    Ledger.init(state, DEFAULT_POPULATION, 10.0, 1e-3, by="a test").close()
+    give_budget(state, DEFAULT_POPULATION, 10.0, 1e-3, by="a test").close()
     study = place / "study.toml"
     given = {"key_path": place / "a.key", "data_path": place / "records.csv", "state": state.root}
     approve(study, **given, by="a test", fingerprint=load_study(study)[0].fingerprint(), tell=lambda _: None)  # type: ignore[arg-type]

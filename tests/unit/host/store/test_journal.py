@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import BadInput, Damaged, RunFailed
-from masquerade_host.store.journal import Entry, NoJournal, SqliteJournal
+from masquerade_host.store.journal import Entry, Journal, SqliteJournal
 from tests.messages import raises, says
 
 SECRET = b"canary-canary"
@@ -329,7 +329,7 @@ def test_it_says_whether_an_earlier_process_had_joined(tmp_path: Path) -> None:
 
 
 def test_no_journal_keeps_nothing() -> None:
-    journal = NoJournal()
+    journal = Journal()
     journal.append(Entry("once"))
     journal.commit()
     journal.end("finished")

@@ -21,8 +21,9 @@ from masquerade_core.errors import (
 )
 from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.study import Study
+from masquerade_host.store.budget import give_budget, give_up, populations, recover, set_limit, would_fit
 from masquerade_host.store.chained_table import LOG_PAGES
-from masquerade_host.store.ledger import AHEAD, RETURNED, Ledger, LedgerFile
+from masquerade_host.store.ledger import AHEAD, RETURNED, Ledger
 from masquerade_host.store.state import StateFolder
 from tests.ledger_helpers import RECORDS, begun, budget, mechanism, named, reserved
 from tests.messages import raises, says
@@ -59,11 +60,11 @@ def test_a_ledger_is_its_owners_alone(tmp_path: Path) -> None:
 def test_a_population_gets_one_limit_and_another_only_by_name(tmp_path: Path) -> None:
     ledger = budget(tmp_path)
     with raises(BadInput, "budget_exists"):
-        Ledger.init(StateFolder(tmp_path), "default", 100, 1e-3, by="x")
-    ledger.set_limit("default", 2.0, 1e-7, by="steward")
+        give_budget(StateFolder(tmp_path), "default", 100, 1e-3, by="x")
+    set_limit(ledger, "default", 2.0, 1e-7, by="steward")
     assert (ledger.account("default").epsilon, ledger.account("default").delta) == (2.0, 1e-7)
-    Ledger.init(StateFolder(tmp_path), "cardiology", 3.0, 0.0, by="steward")
-    assert Ledger.open(StateFolder(tmp_path)).populations() == ("default", "cardiology")
+    give_budget(StateFolder(tmp_path), "cardiology", 3.0, 0.0, by="steward")
+    assert populations(Ledger.open(StateFolder(tmp_path))) == ("default", "cardiology")
     with raises(BudgetExceeded, "population_without_budget", "'neurology'"):
         ledger.account("neurology")
 
@@ -71,7 +72,7 @@ def test_a_population_gets_one_limit_and_another_only_by_name(tmp_path: Path) ->
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (-1.0, 0.0), (float("inf"), 0.0), (1.0, 1.0), (1.0, -0.1)])
 def test_what_is_no_limit_is_refused(tmp_path: Path, epsilon: float, delta: float) -> None:
     with raises(BadInput, "limit_refused"):
-        Ledger.init(StateFolder(tmp_path), "default", epsilon, delta, by="x")
+        give_budget(StateFolder(tmp_path), "default", epsilon, delta, by="x")
 
 
 # --- Data sets ----------------------------------------------------------------------
@@ -153,7 +154,7 @@ def test_where_costs_only_add_up_a_study_that_ends_early_counts_with_its_whole_t
     spend(ledger, named("a"), epsilon=0.25, delta=0.0)
     begun(ledger, named("b"))
     for name in "ab":
-        ledger.release(named(name).digest().hex(), "p1", by="steward")
+        give_up(ledger, named(name).digest().hex(), "p1", by="steward")
     assert (spent(ledger), ledger.account("default").taken) == (1.0, 1.0)
 
 
@@ -161,7 +162,7 @@ def test_a_study_that_is_given_up_keeps_its_debits_and_frees_the_rest(tmp_path: 
     ledger, study = budget(tmp_path), named("a")
     spend(ledger, study, epsilon=0.25, delta=0.0)
     assert ledger.account("default").taken == 1.0
-    ledger.release(study.digest().hex(), "p1", by="steward")
+    give_up(ledger, study.digest().hex(), "p1", by="steward")
     assert (ledger.account("default").taken, spent(ledger)) == (0.25, 0.25)
     with raises(RefusedLocally, "budget_not_reserved"):
         ledger.start_attempt(study, "p1", ledger.fingerprint(RECORDS))
@@ -171,7 +172,7 @@ def test_a_study_that_is_given_up_keeps_its_debits_and_frees_the_rest(tmp_path: 
 
 def test_a_lowered_limit_stops_the_next_attempt(tmp_path: Path) -> None:
     ledger = reserved(budget(tmp_path), named("a"))
-    ledger.set_limit("default", 0.5, 1e-5, by="steward")
+    set_limit(ledger, "default", 0.5, 1e-5, by="steward")
     with raises(BudgetExceeded, "limit_lowered"):
         ledger.start_attempt(named("a"), "p1", ledger.fingerprint(RECORDS))
 
@@ -294,7 +295,7 @@ def test_what_ended_early_keeps_what_had_left_and_frees_the_rest(tmp_path: Path)
     for t in range(3):
         debits.debit(RUN, [mechanism(f"round {t}", 0.1, 1e-8)])
     ledger.end_attempt(study, "p1", "p2 fell silent")
-    ledger.release(study.digest().hex(), "p1", by="steward")
+    give_up(ledger, study.digest().hex(), "p1", by="steward")
     assert spent(ledger) == ledger.account("default").taken == pytest.approx(0.3)
     assert ledger.account("default").delta_left == pytest.approx(1e-5 - 3e-8)
 
@@ -364,7 +365,7 @@ def test_all_attempts_at_a_study_count_the_records_alike(tmp_path: Path) -> None
     records = ledger.fingerprint(RECORDS)
     reserved(ledger, study)
     ledger.start_attempt(study, "p1", records, own)
-    ledger.release(study.digest().hex(), "p1", by="steward")
+    give_up(ledger, study.digest().hex(), "p1", by="steward")
     reserved(ledger, study)
     again = Ledger.open(StateFolder(tmp_path))
     again.check_attempt(study, "p1", records, own)
@@ -403,16 +404,16 @@ def test_a_finished_study_never_runs_again_on_this_machine(tmp_path: Path) -> No
     for action in (lambda: reserved(again, study), lambda: begun(again, study), lambda: again.finish(study, "p1")):
         with raises(RefusedLocally, "study_finished"):
             action()
-    assert not again.would_fit(study, "p1", "default")
+    assert not would_fit(again, study, "p1", "default")
 
 
 def test_what_a_study_would_take_is_known_before_it_is_reserved(tmp_path: Path) -> None:
     ledger = budget(tmp_path, epsilon=1.0)
-    assert ledger.would_fit(named("a"), "p1", "default")
-    assert not ledger.would_fit(named("b", epsilon=1.01), "p1", "default")
+    assert would_fit(ledger, named("a"), "p1", "default")
+    assert not would_fit(ledger, named("b", epsilon=1.01), "p1", "default")
     reserved(ledger, named("a"))
-    assert ledger.would_fit(named("a"), "p1", "default")
-    assert not ledger.would_fit(named("b"), "p1", "default")
+    assert would_fit(ledger, named("a"), "p1", "default")
+    assert not would_fit(ledger, named("b"), "p1", "default")
 
 
 # --- What fails ---------------------------------------------------------------------
@@ -494,7 +495,7 @@ def test_a_second_file_that_is_damaged_is_written_anew_from_a_sound_ledger_by_a_
         lines.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
         with raises(Damaged, "damaged_file", "ledger.lines", ...):
             spent(Ledger.open(StateFolder(tmp_path)))
-        assert LedgerFile.recover(StateFolder(tmp_path)) == 0
+        assert recover(StateFolder(tmp_path)) == 0
         assert lines.read_bytes() == whole
         assert spent(Ledger.open(StateFolder(tmp_path))) == 1.0
 
@@ -507,7 +508,7 @@ def test_what_an_entry_holds_is_never_entered_from_a_line_that_is_damaged(tmp_pa
     at = whole.rindex(b'"debit"')
     lines.write_bytes(whole[:at] + b"!" + whole[at + 1 :])
     with raises(Damaged, "damaged_file", "ledger.lines", ...):
-        LedgerFile.recover(StateFolder(state))
+        recover(StateFolder(state))
 
 
 def test_two_copies_of_a_ledger_that_went_on_apart_are_never_mixed(tmp_path: Path) -> None:
@@ -522,18 +523,18 @@ def test_two_copies_of_a_ledger_that_went_on_apart_are_never_mixed(tmp_path: Pat
     with raises(RefusedLocally, "ledgers_disagree", 3):
         spent(Ledger.open(StateFolder(tmp_path / "a")))
     with raises(RefusedLocally, "ledger_line_does_not_follow"):
-        LedgerFile.recover(StateFolder(tmp_path / "a"))
+        recover(StateFolder(tmp_path / "a"))
 
 
 def test_what_an_older_copy_lacks_can_be_entered_again(tmp_path: Path) -> None:
     ledger, state = older(tmp_path)
     ledger.close()
-    assert LedgerFile.recover(StateFolder(state)) == 3
+    assert recover(StateFolder(state)) == 3
     ledger = Ledger.open(StateFolder(state))
     assert spent(ledger) == 2.0
     spend(ledger, named("c"), b"t" * 16)
     ledger.close()
-    assert LedgerFile.recover(StateFolder(state)) == 0
+    assert recover(StateFolder(state)) == 0
     assert spent(Ledger.open(StateFolder(state))) == 3.0
 
 
@@ -545,7 +546,7 @@ def test_a_lost_ledger_is_made_again_from_its_second_file_and_never_begun_anew(t
         path.unlink()
     with raises(RefusedLocally, "ledger_missing_beside_lines", "ledger.sqlite", tmp_path / "ledger.lines"):
         budget(tmp_path)
-    LedgerFile.recover(StateFolder(tmp_path))
+    recover(StateFolder(tmp_path))
     assert spent(Ledger.open(StateFolder(tmp_path))) == 1.0
 
 
@@ -557,7 +558,7 @@ def test_a_missing_second_file_is_refused_and_can_be_written_anew(tmp_path: Path
     with raises(RefusedLocally, "ledger_lines_missing", "ledger.lines"):
         spent(ledger)
     ledger.close()
-    assert LedgerFile.recover(StateFolder(tmp_path)) == 0
+    assert recover(StateFolder(tmp_path)) == 0
     assert (tmp_path / "ledger.lines").read_bytes() == before
 
 

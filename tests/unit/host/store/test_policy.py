@@ -13,14 +13,13 @@ import pytest
 from masquerade_core.errors import BadInput, MasqueradeError, RefusedLocally, RunFailed
 from masquerade_core.privacy.accounting import cost_of
 from masquerade_core.study import CHARLIE
+from masquerade_host.store.approving import approval_given, record_approval
 from masquerade_host.store.permissions import (
     DEFAULT_POPULATION,
-    Approval,
     Policy,
     find_approval,
     load_policy,
     need_approval,
-    record_approval,
 )
 from masquerade_host.store.state import StateFolder
 from tests.host_helpers import World
@@ -216,7 +215,7 @@ def test_the_only_population_need_not_be_named(tmp_path: Path) -> None:
 
 def test_an_approval_is_found_again_by_this_study_alone(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "state")
-    given = Approval.given(WORLD.study, "p1", "patients", "Ada Berg", counted=False)
+    given = approval_given(WORLD.study, "p1", "patients", "Ada Berg", counted=False)
     path = record_approval(state, WORLD.study, given)
     assert need_approval(state, WORLD.study, "p1") == given
     assert find_approval(state, WORLD.study, "p2") is None
@@ -231,7 +230,7 @@ def test_an_approval_is_found_again_by_this_study_alone(tmp_path: Path) -> None:
 def test_two_parties_of_one_machine_approve_each_for_itself(tmp_path: Path) -> None:
     state = StateFolder(tmp_path)
     for name in ("p1", "p2"):
-        record_approval(state, WORLD.study, Approval.given(WORLD.study, name, "patients", name, counted=False))
+        record_approval(state, WORLD.study, approval_given(WORLD.study, name, "patients", name, counted=False))
     assert [need_approval(state, WORLD.study, name).who for name in ("p1", "p2")] == ["p1", "p2"]
 
 
@@ -245,7 +244,7 @@ def test_without_an_approval_the_study_is_refused_by_its_fingerprint(tmp_path: P
 @pytest.mark.parametrize("change", ["", "{}", "digest", "participant", "more"])
 def test_an_approval_that_says_something_else_is_none(tmp_path: Path, change: str) -> None:
     state = StateFolder(tmp_path)
-    path = record_approval(state, WORLD.study, Approval.given(WORLD.study, "p1", "patients", "Ada", counted=False))
+    path = record_approval(state, WORLD.study, approval_given(WORLD.study, "p1", "patients", "Ada", counted=False))
     record = json.loads(path.read_text())
     changes: dict[str, dict[str, Any]] = {
         "digest": {"digest": "0" * 64},
@@ -260,14 +259,14 @@ def test_an_approval_that_says_something_else_is_none(tmp_path: Path, change: st
 
 def test_an_approval_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateFolder(tmp_path)
-    record_approval(state, WORLD.study, Approval.given(WORLD.study, "p1", "patients", "Ada", counted=False))
+    record_approval(state, WORLD.study, approval_given(WORLD.study, "p1", "patients", "Ada", counted=False))
 
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with raises(RunFailed, "approval_not_written", ..., "No space left on device"):
-        record_approval(state, WORLD.study, Approval.given(WORLD.study, "p1", "patients", "Eve", counted=False))
+        record_approval(state, WORLD.study, approval_given(WORLD.study, "p1", "patients", "Eve", counted=False))
     monkeypatch.undo()
     assert need_approval(state, WORLD.study, "p1").who == "Ada"
     assert len(list((tmp_path / "approvals").iterdir())) == 1
@@ -276,7 +275,7 @@ def test_an_approval_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, m
 @pytest.mark.parametrize("who", ["", "x" * 129])
 def test_an_approval_has_a_persons_name(who: str) -> None:
     with raises(MasqueradeError, "approver_name_length"):
-        Approval.given(WORLD.study, "p1", "patients", who, counted=False)
+        approval_given(WORLD.study, "p1", "patients", who, counted=False)
 
 
 def test_the_fingerprint_is_the_start_of_the_digest() -> None:

@@ -13,8 +13,8 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.party import PartySession
 from masquerade_host.store import journal, ledger
+from masquerade_host.store.budget import give_budget
 from masquerade_host.store.chained_table import ChainedTable
-from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
 from masquerade_protocols import entry_of
 from tests.host_helpers import World
@@ -71,7 +71,7 @@ def world() -> World:
 def new_group(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[New]:
     folder, study = tmp_path_factory.mktemp("powered"), world.study
     entry, data = entry_of(study), make_data(study, [4, 5, 6])
-    books = Ledger.init(StateFolder(folder / "prepared"), "default", epsilon=10.0, delta=1e-3, by="a test")
+    books = give_budget(StateFolder(folder / "prepared"), "default", epsilon=10.0, delta=1e-3, by="a test")
     own = books.fingerprint("records")
     books.adopt(own, "default", by="a test")
     for name in study.names:

@@ -20,9 +20,10 @@ from masquerade.lobby.links import Caller, keep_open
 from masquerade.roster_view import compared_in, roster_report, whose_keys
 from masquerade_core.errors import BadInput, CannotConnect, RefusedLocally
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.store.approving import all_approvals, approval_given, record_approval
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.new_keys import make_keys
-from masquerade_host.store.permissions import Approval, Compared, all_approvals, record_approval
+from masquerade_host.store.permissions import Compared
 from masquerade_host.store.state import StateFolder
 from masquerade_host.transport.interface import harden
 from masquerade_protocols import protocol_of
@@ -272,7 +273,7 @@ def test_keys_of_an_earlier_approval_count_and_are_in_the_next_one(tmp_path: Pat
     room, site, _ = ready(tmp_path, "CODE p2", "enough")
     compared = site.compare(Answers())
     study, state = site.guest.agreed, StateFolder(tmp_path)
-    record_approval(state, study, Approval.given(study, "p1", "default", "a test", counted=False, compared=compared))
+    record_approval(state, study, approval_given(study, "p1", "default", "a test", counted=False, compared=compared))
     assert all_approvals(state)[0].compared == compared
     later = joined(room, tmp_path)
     room.guests["p1"] = later.guest
