@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from masquerade_core.data.blocks import note_broken
+from masquerade_core.data.blocks import records_of
 from masquerade_core.data.examining import MOST, Examined, examine
 from masquerade_core.data.file_faults import (
     COMMA,
@@ -38,16 +38,16 @@ from masquerade_core.data.file_faults import (
     Faults,
     FaultyFile,
     Kind,
-    Sign,
-    alike,
     allowed_of,
+    cell_faults,
     escaped,
+    is_allowed,
     kind_of_class,
     number_of,
 )
-from masquerade_core.data.files import PARQUET, TextTable
-from masquerade_core.data.loading import records_of
-from masquerade_core.data.schema import Encoder, encode_column, is_allowed, labels_of
+from masquerade_core.data.files import PARQUET, Sign, TextTable, alike
+from masquerade_core.data.noting import note_broken
+from masquerade_core.data.schema import Encoder, labels_of
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 from masquerade_core.words import listed
@@ -305,7 +305,7 @@ def _fits(value: str, f: Feature | None, classes: Sequence[str] | None) -> bool:
     """Return whether a study takes a value: a feature's, or a label's, of which two-valued ones have any other."""
     if f is None:
         return classes is None or value in classes
-    return not encode_column(f, [value]).faults
+    return not cell_faults(f, [value])
 
 
 def _renamed(word: str, value: str) -> str:
@@ -371,7 +371,7 @@ class _Work:
             mended.append(text)
             self.cleaned.mended[f.name, rule] += bool(rule)
         left: dict[Kind, list[int]] = {_EITHER: either} if either else {}
-        for kind, rows in encode_column(f, mended).faults.items():
+        for kind, rows in cell_faults(f, mended).items():
             if self.rule == "count":
                 continue
             if not is_allowed(f, kind, clamps=self.rule == "clamp"):

@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from masquerade.guessing import Limits, guess
 from masquerade.own_table import Heading, check_heading, check_names, read_names, read_own
 from masquerade_core.bounded import toml_of
-from masquerade_core.data.blocks import TextTable
+from masquerade_core.data.files import TextTable
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label
-from masquerade_core.study.text import did_you_mean, explain
+from masquerade_core.study.mistakes import did_you_mean, explain
 from masquerade_core.study_files import read_study_text
 
 __all__ = ["Columns", "Unranged", "columns_from", "split_levels"]

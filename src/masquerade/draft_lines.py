@@ -8,7 +8,8 @@ from typing import Any
 from masquerade.codebook import Unranged
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
-from masquerade_core.study.text import did_you_mean, to_toml
+from masquerade_core.study.mistakes import did_you_mean
+from masquerade_core.study.text import to_toml
 from masquerade_protocols import Protocol
 
 __all__ = ["stand_in", "unranged_block", "with_more", "with_settings"]

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from masquerade_core.data.file_faults import allowed_of, sentence
-from masquerade_core.data.schema import Column, Encoder, encode_column, is_allowed, length_of
+from masquerade_core.data.file_faults import allowed_of, cell_faults, is_allowed, sentence
+from masquerade_core.data.files import Column
+from masquerade_core.data.schema import Encoder, length_of
 from masquerade_core.errors import BadInput
 from masquerade_core.words import counted, listed
 
@@ -87,7 +88,7 @@ def bad_records(
     length_of(columns, encoder.columns)
     found: dict[int, list[str]] = {row: [reason] for row, reason in broken.items()}
     for f in encoder.features:
-        for kind, rows in encode_column(f, columns[f.name]).faults.items():
+        for kind, rows in cell_faults(f, columns[f.name], loose=encoder.loose).items():
             if not is_allowed(f, kind, clamps=encoder.out_of_bounds == "clamp"):
                 reason = sentence(kind.says, f.name, allowed_of(f))
                 for row in rows:

@@ -17,19 +17,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from masquerade.cleaning import mended_number
-from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.examining import kind_of_numbers
-from masquerade_core.data.file_faults import (
-    COMMA,
-    DASH,
-    DATE,
-    DECIMAL_COMMA,
-    NINES,
-    PERCENT,
-    THOUSANDS,
-    is_missing,
-    number_of,
-)
+from masquerade_core.data.file_faults import COMMA, DASH, DATE, DECIMAL_COMMA, NINES, PERCENT, THOUSANDS, number_of
+from masquerade_core.data.files import TextTable, is_missing
 from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature

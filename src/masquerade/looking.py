@@ -28,19 +28,9 @@ from masquerade.guessing import (
     without_label,
 )
 from masquerade.own_table import OwnText, column_of, read_own, read_text, text_of
-from masquerade_core.data.blocks import TextTable
-from masquerade_core.data.file_faults import (
-    COMMA,
-    DASH,
-    DATE,
-    DECIMAL_COMMA,
-    PERCENT,
-    THOUSANDS,
-    UNIT,
-    is_missing,
-    number_of,
-)
-from masquerade_core.data.files import PARQUET, SEPARATORS
+from masquerade_core.data.dialects import SEPARATORS
+from masquerade_core.data.file_faults import COMMA, DASH, DATE, DECIMAL_COMMA, PERCENT, THOUSANDS, UNIT, number_of
+from masquerade_core.data.files import PARQUET, TextTable, is_missing
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Label
 from masquerade_core.words import counted, listed

@@ -17,11 +17,12 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from masquerade_core.data.blocks import TextTable, read_table
-from masquerade_core.data.files import SEPARATORS, content_of_file, encoding_of, foreign
+from masquerade_core.data.dialects import SEPARATORS, encoding_of, foreign
+from masquerade_core.data.files import TextTable, content_of_file
+from masquerade_core.data.noting import read_table
 from masquerade_core.data.packed import Packing, Unpacked
 from masquerade_core.errors import BadInput
-from masquerade_core.study.text import did_you_mean
+from masquerade_core.study.mistakes import did_you_mean
 from masquerade_core.words import counted
 
 __all__ = [

@@ -13,7 +13,8 @@ from masquerade.exports.provenance import Provenance
 from masquerade.faulty_records import BadRecord, BadRecords, bad_records
 from masquerade_core.bounded import json_of, read_text
 from masquerade_core.coefficients import LEVEL, Coefficients
-from masquerade_core.data.schema import Column, Encoder, lacks_column
+from masquerade_core.data.files import Column
+from masquerade_core.data.schema import Encoder, lacks_column
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
 from masquerade_core.lazy_scipy import logsumexp

@@ -29,8 +29,8 @@ from masquerade_core.data.addresses import Query
 from masquerade_core.data.files import data_at
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
+from masquerade_core.study.mistakes import explain
 from masquerade_core.study.sections import Section
-from masquerade_core.study.text import explain
 
 __all__ = ["SETTINGS", "DataSet", "Keep", "OwnKey", "Settings", "key_of", "load_settings", "records_of"]
 

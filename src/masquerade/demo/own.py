@@ -20,9 +20,8 @@ from masquerade.guessing import (
     without_label,
 )
 from masquerade.own_table import check_names, column_of, read_noted, read_own
-from masquerade_core.data.blocks import TextTable
 from masquerade_core.data.examining import examine_table
-from masquerade_core.data.file_faults import spelled
+from masquerade_core.data.files import TextTable, spelled
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Label, Study
 from masquerade_core.words import counted, listed

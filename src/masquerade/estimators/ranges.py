@@ -10,7 +10,7 @@ from masquerade.estimators.records import Records, text_of
 from masquerade.estimators.warned import InvalidInput
 from masquerade.guessing import OTHER
 from masquerade_core.study import Feature
-from masquerade_core.study.text import explain
+from masquerade_core.study.mistakes import explain
 
 __all__ = ["features_of"]
 

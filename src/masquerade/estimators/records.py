@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_array, check_X_y
 
 from masquerade.estimators.compat import checked_array, note_columns
 from masquerade.estimators.warned import InvalidInput
-from masquerade_core.data.blocks import cell_text
-from masquerade_core.data.schema import MISSING_LEVEL, Column
+from masquerade_core.data.files import Column, cell_text
+from masquerade_core.data.schema import MISSING_LEVEL
 from masquerade_core.study import Feature
 
 __all__ = ["MOST_CELLS", "Records", "read_records", "text_of"]

@@ -19,8 +19,8 @@ from masquerade.estimators.records import read_records
 from masquerade.estimators.studies import AUXILIARY_FILE, Public
 from masquerade.estimators.warned import InvalidInput
 from masquerade_core.data.auxiliary import Auxiliary
-from masquerade_core.data.blocks import cell_text
-from masquerade_core.data.schema import Column, Encoder
+from masquerade_core.data.files import Column, cell_text
+from masquerade_core.data.schema import Encoder
 from masquerade_core.learning.classifiers import Linear, classifier_of
 from masquerade_core.rng import Rng
 from masquerade_core.study import AuxiliaryFile, Feature

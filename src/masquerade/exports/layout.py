@@ -11,7 +11,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.schema import MISSING_LEVEL, MISSING_WORDS, Encoder
+from masquerade_core.data.files import MISSING_WORDS
+from masquerade_core.data.schema import MISSING_LEVEL, Encoder
 from masquerade_core.saved_model import SavedModel
 from masquerade_core.study import Feature
 

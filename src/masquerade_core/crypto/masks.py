@@ -216,8 +216,10 @@ class Words:
             return b"".join((int(word) % (1 << self.bits)).to_bytes(self.size, "little") for word in words)
         if self.size == self.dtype.itemsize:
             return words.tobytes()
-        each, kept = words.view(np.uint8).reshape(len(words), -1), np.empty((len(words), self.size), dtype=np.uint8)
-        for place in range(self.size):  # numpy takes long columns faster than short rows
+        part = np.dtype("<u2" if self.size % 2 == 0 else "u1")
+        each = words.view(part).reshape(len(words), -1)
+        kept = np.empty((len(words), self.size // part.itemsize), part)
+        for place in range(kept.shape[1]):  # numpy takes long columns faster than short rows
             kept[:, place] = each[:, place]
         return kept.tobytes()
 

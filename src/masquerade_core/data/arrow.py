@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.file_faults import is_missing, number_of
-from masquerade_core.data.files import Layout
-from masquerade_core.data.schema import MISSING_WORDS, Levels, WholeColumn
+from masquerade_core.data.file_faults import number_of
+from masquerade_core.data.files import MISSING_WORDS, Layout, is_missing
+from masquerade_core.data.schema import Levels, WholeColumn
 
 __all__ = ["CsvColumns", "is_number", "levels_of", "numbers_of", "one_array"]
 

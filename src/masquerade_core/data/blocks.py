@@ -1,17 +1,9 @@
-"""A file of records as a run of blocks, so that no more than a block of it is in memory as text.
+"""A source of records, block by block: its columns as the encoder takes them, and its text cells where they are needed.
 
-A block of a CSV file holds whole lines, a block of a Parquet file whole records. Where pyarrow is there, it reads all
-wanted columns of a block at once: a column of numbers as an array, another one as its different texts and each record's
-place among them. :meth:`Block.tables` reads the same block cell by cell, with the line of each record for an error. The
-caller does that where pyarrow is not there. Where a cell does not fit, it does so for that record alone, with
-:meth:`Block.some`.
-
-Reading the wanted columns of a CSV or Parquet file as text cells, all of them at once.
-
-CSV is UTF-8 with commas and one line of column names. Of a Parquet file (.parquet, .pq) only the wanted columns are
-read, a batch of records at a time. Each value becomes the text that stands for exactly it, and a missing value an empty
-cell. So equal data give equal records from either kind of file. An error shows a column name of the file only if it is
-nearly a wanted one, since the first line of a file without headings is a record.
+A CSV file is read here, with pyarrow where it is large. Every other source has a module of its own, which is loaded
+where it is named. Of a Parquet file (.parquet, .pq) only the wanted columns are read, a batch of records at a time.
+Each value becomes the text that stands for exactly it, and a missing value an empty cell. So equal data give equal
+records from either kind of file.
 """
 
 import importlib.util
@@ -24,30 +16,27 @@ from itertools import chain, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from masquerade_core.data.file_faults import Faults, FaultyFile, Sign, line_kind
 from masquerade_core.data.files import (
     PARQUET,
     Block,
     Layout,
     Opening,
-    Recoded,
     Source,
     TextTable,
-    cell_text,
     content_of_file,
     data_at,
-    encoding_of,
     nothing,
-    opening_of,
     parse_lines,
     parse_some,
+    plain_opening,
 )
-from masquerade_core.data.schema import WholeColumn
+from masquerade_core.data.schema import Encoder, Labels, WholeColumn, numeric
 
 if TYPE_CHECKING:
+    from masquerade_core.data.dialects import Recoded
     from masquerade_core.data.packed import Unpacked
 
-__all__ = ["NO_RECORDS", "TextTable", "cell_text", "no_records", "note_broken", "read_table", "source_of"]
+__all__ = ["records_of", "source_of"]
 
 
 # --- Blocks ----------------------------------------------------------------------
@@ -75,7 +64,7 @@ def source_of(
     others : sequence of str
         The columns whose texts matter.
     fills : bool
-        As in :func:`masquerade_core.data.blocks.read_table`.
+        As in :func:`masquerade_core.data.files.parse_lines`.
     small : bool
         Whether very large groups of records of a Parquet file are cut into several blocks.
 
@@ -102,15 +91,9 @@ def source_of(
 
         return parquet_source(ParquetFile(path), numbers, others, most=_LARGE if small else sys.maxsize)
     wanted = (*numbers, *others)
+    first, opening = _opening(path, wanted, fills=fills)
     with content_of_file(path) as file:
-        encoding = encoding_of(file.read(_HEAD))
-        is_packed = not hasattr(file, "fileno")
-    with content_of_file(path) as file:
-        first, _ = next(_whole_lines(_as_utf8(file, encoding), _HEAD), (b"", True))
-    size = path.stat().st_size
-    if is_packed:
-        size *= _UNPACKED
-    opening = opening_of(first, wanted, encoding, fills=fills)
+        size = path.stat().st_size * (1 if hasattr(file, "fileno") else _UNPACKED)
     reader = None
     if size >= _WORTH_IT and not opening.signs:
         reader = _columns_reader(opening.layout, numbers, others, fills=fills)
@@ -119,6 +102,31 @@ def source_of(
     about = min(lines, size // max(1, len(opening.layout.header))) + 1
     blocks = _csv(path, opening, reader, fills=fills)
     return Source(path.name, about, blocks, opening.signs, "line", path)
+
+
+def records_of(
+    path: Path | str, encoder: Encoder, labels: Labels | None, *, fills: bool, small: bool = False
+) -> Source:
+    """Return the columns that records are made of, block by block; ``fills`` and ``small`` as in :func:`source_of`."""
+    wanted = (*encoder.columns, *(() if labels is None else (labels.name,)))
+    numbers = numeric(encoder, labels)
+    some, others = ([name for name in wanted if (name in numbers) == is_number] for is_number in (True, False))
+    return source_of(path, some, others, fills=fills, small=small)
+
+
+def _opening(path: Path, wanted: Sequence[str], *, fills: bool) -> tuple[bytes, Opening]:
+    """Return a CSV file's first lines, in UTF-8, and how it begins."""
+    with content_of_file(path) as file:
+        first, _ = next(_whole_lines(file, _HEAD), (b"", True))
+    if (opening := plain_opening(first, wanted, fills=fills)) is not None:
+        return first, opening
+    from masquerade_core.data.dialects import encoding_of, opening_of
+
+    with content_of_file(path) as file:
+        encoding = encoding_of(file.read(_HEAD))
+    with content_of_file(path) as file:
+        first, _ = next(_whole_lines(_as_utf8(file, encoding), _HEAD), (b"", True))
+    return first, opening_of(first, wanted, encoding, fills=fills)
 
 
 def _columns_reader(layout: Layout, numbers: Sequence[str], others: Sequence[str], *, fills: bool) -> Any:
@@ -130,11 +138,12 @@ def _columns_reader(layout: Layout, numbers: Sequence[str], others: Sequence[str
     return CsvColumns(layout, numbers, others, fills=fills)
 
 
-# --- CSV -------------------------------------------------------------------------------
-
-
 def _as_utf8(file: "BinaryIO | Unpacked", encoding: str) -> "BinaryIO | Recoded | Unpacked":
-    return file if encoding == "utf-8" else Recoded(file, encoding)
+    if encoding == "utf-8":
+        return file
+    from masquerade_core.data.dialects import Recoded
+
+    return Recoded(file, encoding)
 
 
 def _csv(path: Path, opening: Opening, reader: Any, *, fills: bool) -> Iterator[Block]:
@@ -177,62 +186,3 @@ def _whole_lines(file: "BinaryIO | Recoded | Unpacked", size: int) -> Iterator[t
             kept, seen, inside = b"", 0, False
     if kept:
         yield kept, kept.count(b'"') % 2 == 0
-
-
-# --- Tables ----------------------------------------------------------------------
-
-NO_RECORDS = Sign("no_records", "has column names but no records", "put a record on each further line")
-"""The sign of a file with a header and nothing else."""
-
-
-def read_table(path: Path | str, wanted: Sequence[str], *, fills: bool = False, keeps: bool = False) -> TextTable:
-    """Read the wanted columns of a file.
-
-    Parameters
-    ----------
-    path : path
-    wanted : sequence of str
-    fills : bool
-        Whether a faulty line of a CSV file makes faulty cells and no error: a line with too many or too few cells
-        becomes a record of empty cells, bytes that are no UTF-8 become a character that no number and no level has, and
-        quotes are read as well as can be.
-    keeps : bool
-        Whether a line that is no record is no error, but noted in the table's ``broken``.
-
-    Raises
-    ------
-    BadInput
-        The file cannot be used as it is; the error says all that is wrong with it.
-    """
-    source = source_of(path, (), wanted, fills=fills)
-    faults = Faults(source.name, source.unit, signs=list(source.signs))
-    if any(sign.final for sign in source.signs):
-        faults.check()
-    columns: dict[str, list[str]] = {name: [] for name in wanted}
-    numbers: list[int] = []
-    broken: dict[int, str] = {}
-    for block in source.blocks:
-        for table in block.tables():
-            note_broken(table, faults, refused=not keeps)
-            broken |= {len(numbers) + row: wrong for row, wrong in table.broken.items()}
-            numbers += table.numbers
-            for name, cells in table.columns.items():
-                columns[name] += cells
-    faults.check()
-    if not numbers:
-        raise no_records(source.name)
-    return TextTable(dict(columns), numbers, source.unit, source.name, broken)
-
-
-def note_broken(table: TextTable, faults: Faults, *, refused: bool) -> None:
-    """Count the lines of a table that are no records."""
-    places = table.places(faults.source)
-    faults.records += len(table.broken)
-    for wrong in dict.fromkeys(table.broken.values()):
-        numbers = [places[row] for row, other in table.broken.items() if other == wrong]
-        faults.add("", line_kind(wrong), numbers, refused=refused)
-
-
-def no_records(source: str) -> FaultyFile:
-    """Return the error of a file with a header and nothing else."""
-    return FaultyFile(source, (NO_RECORDS,), (), "line")

@@ -119,7 +119,8 @@ class DaskRecords(Records):
         with _told_whole(path, study):
             facts: Facts = held.combined(Task(facts_of), Task(facts_of))
             labels.texts |= facts.texts
-            labels.check(Path(path).name)
+            if labels.refused:
+                raise BadInput(f"the labels {labels.name!r} do not fit the study", "'masquerade data check' says why")
             return cls(held, n, facts.repaired, Side())
 
     @property

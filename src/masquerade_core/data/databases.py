@@ -34,7 +34,8 @@ import numpy as np
 
 from masquerade_core.data.addresses import Query
 from masquerade_core.data.arrow import is_number, levels_of, numbers_of
-from masquerade_core.data.files import TextTable, find_columns, opened
+from masquerade_core.data.dialects import find_columns
+from masquerade_core.data.files import TextTable, opened
 from masquerade_core.data.parquet import text_writer
 from masquerade_core.data.schema import Levels, WholeColumn
 from masquerade_core.errors import BadInput

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import NO_RECORDS, note_broken
+from masquerade_core.data.blocks import records_of
 from masquerade_core.data.file_faults import (
     CLEAN,
     CODE,
@@ -24,20 +23,18 @@ from masquerade_core.data.file_faults import (
     INFINITE,
     MATCHED,
     MISSING,
+    NO_RECORDS,
     OUTSIDE,
     THIRD,
     Fault,
-    Faults,
     FaultyFile,
-    Sign,
-    Unit,
     escaped,
     number_of,
     renaming,
 )
-from masquerade_core.data.files import Block, TextTable
-from masquerade_core.data.loading import note_some, records_of
-from masquerade_core.data.schema import Column, Encoder, Labels, WholeColumn, labels_of
+from masquerade_core.data.files import Sign, Source, TextTable, Unit
+from masquerade_core.data.noting import LabelNotes, Noting
+from masquerade_core.data.schema import Encoder, WholeColumn, labels_of
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature, Study
 
@@ -223,72 +220,46 @@ def examine(
     BadInput
         The file cannot be opened.
     """
-    reading = _Examining(study, counts=counts)
-    source = records_of(path, reading.encoder, reading.labels, fills=False)
-    reading.faults = Faults(source.name, source.unit, signs=list(source.signs))
+    encoder, labels = _encoder(study, counts=counts), labels_of(study, clamps=counts or None)
+    source = records_of(path, encoder, labels, fills=False)
+    examining = _Examining(study, source, counts=counts)
     for block in () if any(sign.final for sign in source.signs) else source.blocks:
-        columns = block.columns() if change is None else None
-        if columns is None or not reading.takes_whole(block, columns):
+        if change is None:
+            examining.take(block)
+        else:
             for table in block.tables():
-                reading.take(table if change is None else change(table))
-    return reading.found()
+                examining.take_cells(change(table))
+    return examining.found()
 
 
 def examine_table(table: TextTable, study: Study) -> Examined:
     """Find all that is wrong with records in memory."""
-    reading = _Examining(study, counts=False)
-    reading.faults = Faults(table.source, table.unit)
-    reading.take(table)
-    return reading.found()
+    examining = _Examining(study, Source(table.source, len(table.numbers), iter(()), unit=table.unit), counts=False)
+    examining.take_cells(table)
+    return examining.found()
 
 
-class _Examining:
+def _encoder(study: Study, *, counts: bool) -> Encoder:
+    """Return an encoder of covariates, which keep what a column says: records in the unit ball are divided."""
+    rule, matching = "clamp" if counts else study.study.out_of_bounds, study.study.matching or "exact"
+    return Encoder(study.features, intercept=False, out_of_bounds=rule, coding="treatment", matching=matching)
+
+
+class _Examining(Noting):
     """A file while it is examined, block by block."""
 
-    def __init__(self, study: Study, *, counts: bool) -> None:
+    def __init__(self, study: Study, source: Source, *, counts: bool) -> None:
+        self._labels = LabelNotes(labels_of(study, clamps=counts or None), strict=True)
+        super().__init__(_encoder(study, counts=counts), self._labels, source, fills=False, strict=True)
         self.study, self.counts = study, counts
-        rule = "clamp" if counts else study.study.out_of_bounds
-        matching = study.study.matching or "exact"
-        # Covariates keep what a column says: records in the unit ball are divided by their lengths.
-        self.encoder = Encoder(
-            study.features, intercept=False, out_of_bounds=rule, coding="treatment", matching=matching
-        )
-        self._exact = Encoder(study.features, intercept=False, out_of_bounds=rule, coding="treatment")
-        self.labels: Labels = labels_of(study, strict=True, clamps=rule == "clamp")
-        self.faults = Faults("")
         self._extremes: list[NDArray[np.float64]] = []
         known = (*study.features, *((study.label.number,) if study.label.number is not None else ()))
         self._bounded = [f for f in known if f.min is not None]
         self._codes = Counter[str]()
-        self._numbers = {f.name: _Numbers() for f in study.features if f.levels is None}
+        self._numbers_in = {f.name: _Numbers() for f in study.features if f.levels is None}
 
-    def takes_whole(self, block: Block, columns: Mapping[str, WholeColumn]) -> bool:
-        """Take a block column by column, and its faulty records cell by cell; returns whether that could be done."""
-        labels = columns[self.labels.name]
-        X = self.encoder.matrix(len(labels))
-        n, _, rows = self._exact.encode_whole(X, columns, strict=True)
-        rows = np.union1d(rows, self.labels.rows_to_note(labels))
-        if len(rows):
-            if (table := block.some(rows.tolist(), n)) is None:
-                return False
-            note_some(X, rows, table, self.encoder, self.labels, self.faults)
-            self._count_codes(table)
-        self.labels.take_whole(labels)
-        self.faults.records += n - len(rows)
-        self._watch(X, columns)
-        return True
-
-    def take(self, table: TextTable) -> None:
-        """Take a block cell by cell, and note its faults."""
-        note_broken(table, self.faults, refused=self.encoder.out_of_bounds != "clamp")
-        good = table.whole()
-        X = self.encoder.matrix(len(good.numbers))
-        self.encoder.encode_into(X, good.columns, good.places(self.faults.source), self.faults)
-        self.labels.take(good, self.faults)
-        self._watch(X, good.columns)
-        self._count_codes(good)
-
-    def _count_codes(self, good: TextTable) -> None:
+    def noted(self, good: TextTable) -> None:
+        """Count the numbers out of bounds that often stand for a missing value."""
         outside = {fault.column for fault in self.faults.all() if fault.kind == OUTSIDE}
         for f in (f for f in self._bounded if f.name in outside):
             for cell, count in Counter(good.columns.get(f.name, ())).items():
@@ -296,23 +267,23 @@ class _Examining:
                 if value in CODES and not float(f.min or 0) <= value <= float(f.max or 0):
                     self._codes[f.name] += count
 
-    def _watch(self, X: NDArray[np.float64], columns: Any) -> None:
+    def watch(self, X: NDArray[np.float64], columns: Mapping[str, WholeColumn]) -> None:
+        """Look at a block's columns as a whole."""
         if len(X):
             self._extremes.append(np.stack([X.min(axis=0), X.max(axis=0)]))
-        for name, numbers in self._numbers.items():
-            if name in columns:
-                numbers.take(columns[name])
+        for name, numbers in self._numbers_in.items():
+            numbers.take(columns[name])
 
     def found(self) -> Examined:
         """Return the findings, once all blocks were taken."""
-        self.labels.note(self.faults, all_values=not self.counts)
+        self._labels.end(self.faults, all_values=not self.counts)
         if not (self.faults.records or self.faults.signs):
             self.faults.signs.append(NO_RECORDS)
-        unseen = () if self.faults.signs else self.labels.unseen
+        unseen = () if self.faults.signs else self._labels.unseen
         faults = tuple(map(self._named, self.faults.all()))
         doubts = () if self.counts or self.faults.signs else tuple(self._doubts(faults, unseen))
         source, unit, signs = self.faults.source, self.faults.unit, tuple(self.faults.signs)
-        return Examined(source, unit, signs, faults, self.faults.records, unseen, self.labels.other, doubts)
+        return Examined(source, unit, signs, faults, self.faults.records, unseen, self._labels.other, doubts)
 
     def _doubts(self, faults: Sequence[Fault], unseen: Sequence[str]) -> Iterator[Doubt]:
         for fault in faults:
@@ -367,7 +338,7 @@ class _Examining:
             return "has one class in all records" if len(unseen) == len(classes) - 1 else ""
         if unseen:
             return f"is never {unseen[0]!r}"
-        return "" if self.labels.other is not None else f"is {self.study.label.positive!r} in all records"
+        return "" if self._labels.other is not None else f"is {self.study.label.positive!r} in all records"
 
     def _of_columns(self) -> Iterator[Doubt]:
         if not self._extremes or self.faults.records < FEWEST:
@@ -382,7 +353,7 @@ class _Examining:
             if same:
                 says = f"column {f.name!r} says the same of all records"
                 yield Doubt(f.name, "constant", says, f"see whether it was exported: the study has {f.range} there")
-            elif f.name in self._numbers and (kind := self._numbers[f.name].kind):
+            elif f.name in self._numbers_in and (kind := self._numbers_in[f.name].kind):
                 yield _DOUBTED[kind](f)
 
 
@@ -406,12 +377,10 @@ class _Numbers:
         self._values = list[NDArray[np.float64]]()
         self._whole = True
 
-    def take(self, cells: Column) -> None:
+    def take(self, cells: WholeColumn) -> None:
         """Take a block's cells, as long as all of them are whole numbers."""
-        if not self._whole:
+        if not self._whole or not isinstance(cells, np.ndarray):
             return
-        if not (isinstance(cells, np.ndarray) and cells.dtype.kind == "f"):
-            cells = np.array([number_of(cell)[0] if isinstance(cell, str) else float(cell) for cell in cells])
         values = cells[np.isfinite(cells)]
         self._whole = bool((values == np.rint(values)).all())
         if self._whole:

@@ -10,12 +10,25 @@ The kinds of faults that a cell or a line of a file can have: how each is recogn
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from masquerade_core.data.files import (
+    NO_CSV,
+    NO_UTF8,
+    Column,
+    Place,
+    Sign,
+    Unit,
+    alike,
+    cell_text,
+    is_missing,
+    number_in,
+    spelled,
+)
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
 from masquerade_core.words import counted, listed
@@ -35,10 +48,8 @@ __all__ = [
     "MATCHED",
     "MENDED_SIGNS",
     "MISSING",
-    "MISSING_WORDS",
     "NINES",
-    "NO_CSV",
-    "NO_UTF8",
+    "NO_RECORDS",
     "OUTSIDE",
     "PERCENT",
     "STRANGE",
@@ -50,31 +61,24 @@ __all__ = [
     "Faults",
     "FaultyFile",
     "Kind",
-    "Place",
-    "Sign",
-    "Unit",
-    "alike",
     "allowed_of",
+    "cell_faults",
     "escaped",
-    "is_missing",
+    "is_allowed",
     "kind_of_class",
     "kind_of_level",
     "line_kind",
+    "no_records",
+    "note_cells",
     "number_of",
     "renaming",
     "sentence",
-    "spelled",
     "where",
     "with_names",
 ]
 
 
 # --- Faults ----------------------------------------------------------------------
-
-Unit = Literal["line", "record"]
-
-Place = int | str
-"""The number of a line or a record; of a file among several, "7 of part-2.parquet"."""
 
 _FIRST = 3
 _ROWS = 20  # of an error; JSON has all
@@ -114,28 +118,6 @@ class Kind:
     detail: str = ""
     hint: str = ""
     rename: str = ""
-
-
-@dataclass(frozen=True)
-class Sign:
-    """A fault of a file as a whole.
-
-    Parameters
-    ----------
-    name : str
-        For programs.
-    says : str
-        What is wrong, after the name of the file.
-    hint : str
-        What to do about it.
-    final : bool
-        Whether nothing else of the file can be read.
-    """
-
-    name: str
-    says: str
-    hint: str
-    final: bool = False
 
 
 @dataclass(frozen=True)
@@ -380,9 +362,6 @@ class Faults:
 
 # --- Kinds -----------------------------------------------------------------------
 
-MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-"""The words, in small letters, that stand for a missing value."""
-
 _FINITE = "every record needs a finite number there, with a point before decimals; leave incomplete records out"
 _FILL = (
     "write the missing value or leave the record out; or ask the coordinator for a study with a public value for "
@@ -476,8 +455,6 @@ MATCHED = frozenset({LEVEL_MATCHED, LABEL_MATCHED})
 
 # --- Lines -----------------------------------------------------------------------------
 
-NO_CSV = "is not CSV"
-NO_UTF8 = "is not UTF-8 text"
 _LINES = {
     NO_CSV: Kind("quotes", NO_CSV, hint="see whether a quote is left open"),
     NO_UTF8: Kind("encoding", NO_UTF8, hint="save the table as CSV in UTF-8"),
@@ -513,19 +490,11 @@ _SHAPES = (
 _FORMS = tuple((kind, re.compile(rf"\s*(?:{shape})\s*")) for kind, shape in _SHAPES)
 
 
-def is_missing(cell: str) -> bool:
-    """Return whether a cell says that its value is missing."""
-    return cell.strip().lower() in MISSING_WORDS
-
-
 def number_of(cell: str) -> tuple[float, Kind | None]:
     """Return the number that a cell holds, NaN where it holds none, and what is wrong with it."""
+    value = number_in(cell)
     if is_missing(cell):
-        return math.nan, WORD if cell.strip() else EMPTY
-    try:
-        value = math.nan if "_" in cell else float(cell)
-    except ValueError:
-        value = math.nan
+        return value, WORD if cell.strip() else EMPTY
     if math.isnan(value):
         return value, next((kind for kind, form in _FORMS if form.fullmatch(cell)), TEXT)
     return value, INFINITE if math.isinf(value) else None
@@ -568,22 +537,103 @@ def _plain(text: str) -> str:
     return "".join(filter(str.isalnum, text)).casefold()
 
 
-def alike(cell: str, known: Collection[str]) -> str | None:
-    """Return the one known text that a cell differs from in capitals or blanks alone; None where there is not one."""
-    exact = [text for text in known if text.strip() == cell.strip()]
-    loose = exact or [text for text in known if text.strip().casefold() == cell.strip().casefold()]
-    return loose[0] if len(loose) == 1 else None
-
-
-def spelled(cell: str, known: Collection[str], *, loose: bool) -> str:
-    """Return the known text that a cell means: in a study that matches loosely, capitals and blanks do not count."""
-    if not loose or cell in known:
-        return cell
-    return alike(cell, known) or cell
-
-
 def allowed_of(f: Feature) -> str:
     """Return the values that a column may hold, for a sentence."""
     if f.levels is not None:
         return ", ".join(map(repr, f.levels))
     return "" if f.min is None or f.max is None else f"{f.min:.17g} to {f.max:.17g}"
+
+
+# --- Cells that do not fit -------------------------------------------------------------
+
+
+def is_allowed(f: Feature, kind: Kind, *, clamps: bool) -> bool:
+    """Return whether a study has a public rule for such a cell of a feature.
+
+    Parameters
+    ----------
+    f : Feature
+    kind : Kind
+    clamps : bool
+        Whether the study moves or fills every cell that does not fit.
+    """
+    return clamps or kind in MATCHED or (f.missing is not None and kind in MISSING)
+
+
+def cell_faults(f: Feature, cells: Column, *, loose: bool = False) -> dict[Kind, list[int]]:
+    """Return the rows of the cells that do not fit a feature, by what is wrong with them.
+
+    Parameters
+    ----------
+    f : Feature
+    cells : sequence
+        Text, numbers or truth values.
+    loose : bool
+        Whether capitals, and blanks around a cell, do not count where they leave one level only.
+    """
+    faults, known = dict[Kind, list[int]](), dict[str, Kind | None]()
+    for row, cell in enumerate(cells):
+        text = cell_text(cell)
+        kind: Kind | None = STRANGE
+        if text is not None:
+            if text not in known:
+                known[text] = _kind_of_number(f, text) if f.levels is None else _kind_of_level(f, text, loose=loose)
+            kind = known[text]
+        if kind is not None:
+            faults.setdefault(kind, []).append(row)
+    return faults
+
+
+def _kind_of_number(f: Feature, text: str) -> Kind | None:
+    value, kind = number_of(text)
+    if kind is None and f.min is not None and f.max is not None and not f.min <= value <= f.max:
+        return OUTSIDE
+    return kind
+
+
+def _kind_of_level(f: Feature, text: str, *, loose: bool) -> Kind | None:
+    levels = f.levels or ()
+    known = (*levels, "") if "?" in levels else levels
+    if text in known:
+        return None
+    return LEVEL_MATCHED if spelled(text, known, loose=loose) in known else kind_of_level(text, levels)
+
+
+def note_cells(
+    features: Sequence[Feature],
+    columns: Mapping[str, Column],
+    places: Sequence[Place],
+    faults: Faults,
+    *,
+    clamps: bool,
+    loose: bool,
+) -> None:
+    """Count every cell that does not fit its feature, and note whether the study refuses it.
+
+    Parameters
+    ----------
+    features : sequence of Feature
+    columns : mapping of str to sequence
+        Cells; of a file that lacks a column, those of the others.
+    places : sequence of Place
+        Those of the records.
+    faults : Faults
+    clamps, loose : bool
+        As in :func:`is_allowed` and in :func:`cell_faults`.
+    """
+    faults.records += len(places)
+    for f in features:
+        for kind, rows in cell_faults(f, columns.get(f.name, ()), loose=loose).items():
+            refused = not is_allowed(f, kind, clamps=clamps)
+            faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
+
+
+# --- Files -----------------------------------------------------------------------------
+
+NO_RECORDS = Sign("no_records", "has column names but no records", "put a record on each further line")
+"""The sign of a file with a header and nothing else."""
+
+
+def no_records(source: str) -> FaultyFile:
+    """Return the error of a file with a header and nothing else."""
+    return FaultyFile(source, (NO_RECORDS,), (), "line")

@@ -1,62 +1,128 @@
-"""A file of records: it is opened, its wanted columns are found by their names, and CSV lines become text cells.
+"""A file of records: it is opened, and its lines become text cells.
 
 *Lines.* A blank line is no record. A line with too many or too few cells, with a quote that nobody closes, or with
 bytes that are no UTF-8 is a *broken* one: the table notes what is wrong with it, and reading goes on behind it.
 
-*Format.* The kind of a file follows from its first bytes, and then the layout of a CSV file, be it right or wrong. The
-study's format is CSV in UTF-8 with commas. A file in another format is refused. Where its format is evident, the file
-is read on nevertheless: so one error says what is wrong with the format and what is wrong with the cells.
+*Format.* The study's format is CSV in UTF-8 with commas and one line of column names. A file that begins in another way
+is looked at in :mod:`masquerade_core.data.dialects`, which says what is wrong with it.
 
 *The meaning of* ``--data``: a file, a folder of Parquet files, or a database's address and a query behind it.
 """
 
-import codecs
 import csv
-import difflib
 import io
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Union
+
+from numpy.typing import NDArray
 
 from masquerade_core.bounded import regular
-from masquerade_core.data.file_faults import NO_CSV, NO_UTF8, FaultyFile, Place, Sign, Unit
 from masquerade_core.errors import BadInput
-from masquerade_core.words import counted, listed
+from masquerade_core.words import counted
 
 if TYPE_CHECKING:
     from masquerade_core.data.addresses import Query
     from masquerade_core.data.packed import Unpacked
 
 __all__ = [
+    "MISSING_WORDS",
+    "NO_CSV",
+    "NO_UTF8",
     "PARQUET",
     "SAVE_AS_CSV",
-    "SEPARATORS",
     "Block",
+    "Column",
     "Data",
     "Layout",
     "Opening",
-    "Recoded",
+    "Place",
+    "Sign",
     "Source",
     "TextTable",
+    "Unit",
+    "alike",
     "cell_text",
-    "columns_of",
     "content_of_file",
     "data_at",
-    "encoding_of",
-    "find_columns",
-    "foreign",
-    "loosely",
+    "header_of",
+    "is_missing",
     "nothing",
+    "number_in",
     "opened",
-    "opening_of",
     "parse_lines",
     "parse_some",
+    "plain_opening",
+    "spelled",
 ]
+
+
+# --- Cells -----------------------------------------------------------------------
+
+Column = Sequence[Any] | NDArray[Any]
+"""A column's cells: text, numbers or truth values."""
+
+MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+"""The words, in small letters, that stand for a missing value."""
+
+
+def is_missing(cell: str) -> bool:
+    """Return whether a cell says that its value is missing."""
+    return cell.strip().lower() in MISSING_WORDS
+
+
+def number_in(cell: str) -> float:
+    """Return the number that a cell holds, NaN where it holds none."""
+    try:
+        return math.nan if "_" in cell or is_missing(cell) else float(cell)
+    except ValueError:
+        return math.nan
+
+
+def alike(cell: str, known: Collection[str]) -> str | None:
+    """Return the one known text that a cell differs from in capitals or blanks alone; None where there is not one."""
+    exact = [text for text in known if text.strip() == cell.strip()]
+    loose = exact or [text for text in known if text.strip().casefold() == cell.strip().casefold()]
+    return loose[0] if len(loose) == 1 else None
+
+
+def spelled(cell: str, known: Collection[str], *, loose: bool) -> str:
+    """Return the known text that a cell means: in a study that matches loosely, capitals and blanks do not count."""
+    if not loose or cell in known:
+        return cell
+    return alike(cell, known) or cell
+
+
+def cell_text(value: Any) -> str | None:
+    """Return the text that stands for exactly one cell's value, as a file of text cells has it.
+
+    Returns
+    -------
+    str or None
+        An empty text for a missing value, which is None or pandas' NA; None where a value is neither text, a number nor
+        a truth value.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if hasattr(value, "item") and hasattr(value, "dtype"):  # a number of numpy's
+        value = value.item()
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Integral() | Decimal():
+            return format(value, "f") if isinstance(value, Decimal) else str(value)
+        case Real():
+            return repr(float(value))
+        case _:
+            return "" if type(value).__name__ == "NAType" else None
 
 
 # --- Queries ---------------------------------------------------------------------
@@ -90,6 +156,11 @@ def data_at(given: "Path | str | Query") -> Data:
 
 # --- Files -----------------------------------------------------------------------
 
+Unit = Literal["line", "record"]
+
+Place = int | str
+"""The number of a line or a record; of a file among several, "7 of part-2.parquet"."""
+
 PARQUET = frozenset({".parquet", ".pq"})
 """The endings of Parquet files."""
 
@@ -97,10 +168,6 @@ SAVE_AS_CSV = "save the table as CSV in UTF-8"
 """The hint for a file of another kind."""
 
 _PACKED = (b"\x1f", b"\x28")  # the first byte of gzip and of zstd, which is an opening bracket too
-_SHOWN = 10
-_RECORD = (
-    "the first line of the file names the columns, but it seems to be a record: write a line with the names before it"
-)
 
 
 @contextmanager
@@ -142,74 +209,10 @@ def content_of_file(path: Path) -> "Iterator[BinaryIO | Unpacked]":
             yield content
 
 
-def loosely(name: str) -> str:
-    """Return a column's name without the blanks around it and without its capitals."""
-    return name.strip("\ufeff \t\r\n\u00a0").casefold()
-
-
-def find_columns(header: Sequence[str], wanted: Iterable[str], source: str, otherwise: str) -> dict[str, int]:
-    """Return the place of each wanted column among a file's columns.
-
-    Raises
-    ------
-    BadInput
-        Columns are not there, or there twice. Where no name is similar, ``otherwise`` says what to do.
-    """
-    picks, signs = columns_of(header, wanted, otherwise)
-    if signs:
-        raise FaultyFile(source, signs, (), "record")
-    return picks
-
-
-def columns_of(header: Sequence[str], wanted: Iterable[str], otherwise: str) -> tuple[dict[str, int], list[Sign]]:
-    """Return the place of each wanted column that is there, and what is wrong with the others.
-
-    A column whose name differs in capitals or in blanks around it alone is not the wanted one. Yet it has a place, so
-    that its cells can be looked at.
-    """
-    picks: dict[str, int] = {}
-    signs: list[Sign] = []
-    lost: list[str] = []
-    names = dict.fromkeys(wanted)
-    places: dict[str, list[int]] = {}
-    others: dict[str, list[int]] = {}  # by what is left of a name without capitals and blanks
-    for i, name in enumerate(header):
-        places.setdefault(name, []).append(i)
-        if name not in names:
-            others.setdefault(loosely(name), []).append(i)
-    for name in names:
-        alike = others.get(loosely(name), [])
-        if (count := len(places.get(name, ()))) == 1:
-            (picks[name],) = places[name]
-        elif count > 1:
-            says = f"has the column {name!r} twice" if count == 2 else f"has the column {name!r} {count} times"  # noqa: PLR2004
-            signs.append(Sign("column_twice", says, "rename or remove one of them"))
-        elif len(alike) == 1:
-            picks[name], other = alike[0], header[alike[0]]
-            hint = f"did you mean the column {other!r}? Blanks and capitals count: rename it to {name!r}"
-            signs.append(Sign("column_alike", f"has no column {name!r}", hint))
-        elif near := difflib.get_close_matches(name, header, n=1, cutoff=0.75):
-            signs.append(Sign("column_near", f"has no column {name!r}", f"did you mean the column {near[0]!r}?"))
-        else:
-            lost.append(name)
-    if lost:
-        some = [*map(repr, lost[:_SHOWN]), *([f"{len(lost) - _SHOWN:,} more"] if len(lost) > _SHOWN else [])]
-        says = f"has no column {lost[0]!r}" if len(lost) == 1 else f"has no columns {listed(some)}"
-        hint = _RECORD if not picks and any(map(_is_number, header)) else otherwise
-        signs.append(Sign("no_column", says, hint))
-    return picks, signs
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 # --- Texts -----------------------------------------------------------------------
 
+NO_CSV = "is not CSV"
+NO_UTF8 = "is not UTF-8 text"
 _RESUMED = 20
 _BYTES = 1 << 21  # of a file that are searched for ends of lines at once
 _ESCAPED = re.compile("[\udc80-\udcff]")
@@ -275,32 +278,6 @@ class TextTable:
         rows = [row for row in range(len(self.numbers)) if row not in self.broken]
         columns: dict[str, Sequence[str]] = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
         return TextTable(columns, [self.numbers[row] for row in rows], self.unit, self.source)
-
-
-def cell_text(value: Any) -> str | None:
-    """Return the text that stands for exactly one cell's value, as :func:`read_table` gives it.
-
-    Returns
-    -------
-    str or None
-        An empty text for a missing value, which is None or pandas' NA; None where a value is neither text, a number nor
-        a truth value.
-    """
-    if isinstance(value, str):
-        return str(value)
-    if hasattr(value, "item") and hasattr(value, "dtype"):  # a number of numpy's
-        value = value.item()
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case Integral() | Decimal():
-            return format(value, "f") if isinstance(value, Decimal) else str(value)
-        case Real():
-            return repr(float(value))
-        case _:
-            return "" if type(value).__name__ == "NAType" else None
 
 
 def parse_lines(body: bytes, layout: Layout, source: str, first: int, *, fills: bool) -> TextTable:
@@ -401,6 +378,28 @@ class Block:
     some: Callable[[Sequence[int], int], TextTable | None] = nothing
 
 
+@dataclass(frozen=True)
+class Sign:
+    """A fault of a file as a whole.
+
+    Parameters
+    ----------
+    name : str
+        For programs.
+    says : str
+        What is wrong, after the name of the file.
+    hint : str
+        What to do about it.
+    final : bool
+        Whether nothing else of the file can be read.
+    """
+
+    name: str
+    says: str
+    hint: str
+    final: bool = False
+
+
 @dataclass(frozen=True, repr=False)
 class Source:
     """A file of records.
@@ -440,35 +439,9 @@ class Source:
         return lines
 
 
-# --- Dialects --------------------------------------------------------------------
+# --- How a file begins -----------------------------------------------------------
 
-_EXCEL = "in the program that made it, save the table as 'CSV UTF-8 (comma delimited)'"
-_UNPACK = "unpack it first"
-_MAGIC: tuple[tuple[bytes, str, str], ...] = (
-    (rb"PK\x03\x04", "is an Excel workbook or another zip archive, and not a CSV file", _EXCEL),
-    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel workbook, and not a CSV file", _EXCEL),
-    (rb"\x1f\x8b", "is compressed with gzip", f"{_UNPACK}, with gunzip"),
-    (rb"BZh\d1AY&SY", "is compressed with bzip2", f"{_UNPACK}, with bunzip2"),
-    (rb"\xfd7zXZ\x00", "is compressed with xz", f"{_UNPACK}, with unxz"),
-    (rb"\x28\xb5\x2f\xfd", "is compressed with zstd", f"{_UNPACK}, with unzstd"),
-    (rb"PAR1", "is a Parquet file, but its name does not say so", "let its name end in .parquet"),
-    (rb"ARROW1", "is an Arrow file, and not a CSV file", "write it as Parquet or as CSV"),
-    (rb"SQLite format 3\x00", "is a database of SQLite, and not a CSV file", "write its table as CSV"),
-    (rb"%PDF-", "is a PDF document, and not a CSV file", SAVE_AS_CSV),
-    (rb"(?i)\s*(<!doctype|<html|<\?xml)", "is a web page or XML, and not a CSV file", SAVE_AS_CSV),
-    (rb"\s*(\{\s*[\"}]|\[\s*[\[{])", "is JSON, and not a CSV file", SAVE_AS_CSV),
-)
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-"""Marks that stand between cells in other files than those of a study, and their names."""
-
-_SAYS_WHICH = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
-_FIRST_LINE = "the first line of the file names the columns"
+_MARK = b"\xef\xbb\xbf"  # of UTF-8
 
 
 @dataclass(frozen=True)
@@ -493,122 +466,32 @@ class Opening:
     signs: tuple[Sign, ...] = ()
 
 
-class Recoded:
-    """A text file in another encoding, read as bytes of UTF-8.
-
-    Parameters
-    ----------
-    file : binary file
-    encoding : str
-    """
-
-    def __init__(self, file: "BinaryIO | Unpacked", encoding: str) -> None:
-        self._file = file
-        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
-        self._left = b""
-
-    def read(self, size: int) -> bytes:
-        """Return this many bytes; fewer at the end of the file."""
-        while len(self._left) < size and (data := self._file.read(size)):
-            self._left += self._decoder.decode(data).encode("utf-8", "replace")
-        if len(self._left) < size:
-            self._left += self._decoder.decode(b"", final=True).encode("utf-8", "replace")
-        found, self._left = self._left[:size], self._left[size:]
-        return found
-
-
-def encoding_of(head: bytes) -> str:
-    """Return the encoding that a file's first bytes show: UTF-8, where they do not show another one."""
-    for mark, name in _MARKS:
-        if head.startswith(mark):
-            return name
-    some = head[:64]
-    if len(some) > 3 and not any(some[1::2]) and all(some[::2]):  # noqa: PLR2004  letters of ASCII, two bytes each
-        return "utf-16-le"
-    if len(some) > 3 and not any(some[::2]) and all(some[1::2]):  # noqa: PLR2004
-        return "utf-16-be"
-    return "utf-8"
-
-
-def foreign(head: bytes) -> tuple[str, str] | None:
-    """Return what a file that is no text of cells is, after its name, and what to do; None for other files."""
-    return next(((says, hint) for magic, says, hint in _MAGIC if re.match(magic, head)), None)
-
-
-def opening_of(head: bytes, wanted: Sequence[str], encoding: str, *, fills: bool) -> Opening:
-    """Return how a file begins.
+def plain_opening(head: bytes, wanted: Sequence[str], *, fills: bool) -> Opening | None:
+    """Return how a file begins that has each wanted column once, between commas, in UTF-8; None for any other file.
 
     Parameters
     ----------
     head : bytes
-        The file's first lines, in UTF-8.
+        The file's first lines.
     wanted : sequence of str
-    encoding : str
-        As :func:`encoding_of` found it.
     fills : bool
-        As in :func:`masquerade_core.data.files.parse_lines`.
+        As in :func:`parse_lines`.
     """
-    if not head:
-        hint = "the first line names the columns, each further line is a record"
-        return Opening(Layout(), signs=(Sign("empty", "is empty", hint, final=True),))
-    if found := foreign(head):
-        return Opening(Layout(), signs=(Sign("no_csv", *found, final=True),))
-    signs: list[Sign] = []
-    if encoding != "utf-8":
-        signs.append(Sign("encoding", f"is not UTF-8 text, but {encoding[:6].upper()}", SAVE_AS_CSV))
-    elif b"\0" in head:
-        return Opening(Layout(), signs=(Sign("no_csv", "is not text: it has bytes of zero", SAVE_AS_CSV, final=True),))
-    mark = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
-    text = head[mark:].decode("utf-8", "surrogateescape")
-    skipped, chosen = _skipped(text, signs)
-    separator = chosen or _separator(text[skipped:], wanted, fills=fills)
-    header, end, lines = _header(text[skipped:], separator, fills=fills)
-    if not fills and _no_utf8(header):
-        signs.append(Sign("encoding", "is not UTF-8 text", SAVE_AS_CSV))
-    picks, lost = columns_of(header, wanted, _FIRST_LINE)
-    if separator != ",":
-        plain = _header(text[skipped:], ",", fills=fills)[0]
-        missing = next((name for name in wanted if name not in plain), "")
-        seen = f"has {SEPARATORS.get(separator, repr(separator))} between its cells, where commas belong"
-        says = f"{seen}; read with commas, it has no column {missing!r}"
-        signs.append(Sign("separator", says, "save the table as CSV with commas, and with points before decimals"))
-    signs += [replace(sign, final=not picks) for sign in lost]
-    size = mark + len(text[: skipped + end].encode("utf-8", "surrogateescape"))
-    layout = Layout(tuple(header), picks, separator)
-    return Opening(layout, encoding, size, text[:skipped].count("\n") + lines, tuple(signs))
+    mark = len(_MARK) if head.startswith(_MARK) else 0
+    try:
+        text = head[mark:].decode()
+    except UnicodeDecodeError:
+        return None
+    header, end, lines = header_of(text, ",", fills=fills)
+    places = {name: i for i, name in enumerate(header)}
+    one_of_each = all(name in places for name in wanted) and len(places) == len(header) > 1
+    if not one_of_each or "\0" in text or text.startswith(("\r", "\n")):
+        return None
+    layout = Layout(tuple(header), {name: places[name] for name in wanted})
+    return Opening(layout, "utf-8", mark + len(text[:end].encode()), lines)
 
 
-def _no_utf8(header: Sequence[str]) -> bool:
-    return any("\udc80" <= letter <= "\udcff" for name in header for letter in name)
-
-
-def _skipped(text: str, signs: list[Sign]) -> tuple[int, str]:
-    """Return how many characters come before the header, and the separator that they name."""
-    if found := _SAYS_WHICH.match(text):
-        signs.append(Sign("sep_line", "begins with a line for Excel, sep=", "remove the first line"))
-        return found.end(), found[1]
-    blank = len(text) - len(text.lstrip("\r\n"))
-    if blank and text.strip():
-        signs.append(Sign("blank_line", "begins with a blank line", "the first line names the columns: remove it"))
-        return blank, ""
-    return 0, ""
-
-
-def _separator(text: str, wanted: Sequence[str], *, fills: bool) -> str:
-    """Return what separates the cells of the header, as far as the wanted columns show it."""
-
-    def found(separator: str) -> int:
-        header = {loosely(name) for name in _header(text, separator, fills=fills)[0]}
-        return sum(loosely(name) in header for name in wanted)
-
-    best = max((",", *SEPARATORS), key=found)  # the first of the best: commas, if nothing is better
-    header = _header(text, ",", fills=fills)[0]
-    if best == "," and len(header) == 1:
-        best = next((separator for separator in SEPARATORS if separator in header[0]), ",")
-    return best
-
-
-def _header(text: str, separator: str, *, fills: bool) -> tuple[list[str], int, int]:
+def header_of(text: str, separator: str, *, fills: bool) -> tuple[list[str], int, int]:
     """Return the columns' names, and how many characters and lines they take."""
     file = io.StringIO(text, newline="")
     reader = csv.reader(file, strict=not fills, delimiter=separator)

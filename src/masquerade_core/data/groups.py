@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from masquerade_core.data.blocks import TextTable
-from masquerade_core.data.file_faults import Faults
+from masquerade_core.data.files import TextTable
+from masquerade_core.data.noting import faults_in_table
 from masquerade_core.data.records import check_size
-from masquerade_core.data.schema import Covariates, Dataset, Encoder, labels_of
+from masquerade_core.data.schema import Columns, Covariates, Dataset, Encoder, labels_of, numeric
 from masquerade_core.data.sources import read_cells
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Coding, Study
@@ -53,11 +53,12 @@ def load_grouped(path: Path | str, study: Study, column: str, coding: Coding = "
     wanted = tuple(dict.fromkeys((*encoder.columns, study.label.name, column)))
     table = read_cells(path, wanted, fills=encoder.out_of_bounds == "clamp", keys=(column,))
     groups = row_groups(table, column)
-    X, labels, faults = encoder.matrix(len(table.numbers)), labels_of(study), Faults(table.source, table.unit)
-    encoder.encode_into(X, table.columns, table.places(faults.source), faults)
-    labels.take(table, faults)
-    labels.note(faults)
-    faults.check()
+    X, labels = encoder.matrix(len(table.numbers)), labels_of(study)
+    whole = Columns(table.columns, numeric(encoder, labels), encoder.out_of_bounds == "clamp")
+    _, _, unfit = encoder.encode_into(X, whole)
+    labels.take(whole[labels.name])
+    if len(unfit) or labels.refused:
+        raise faults_in_table(table, encoder, study)
     y = labels.finish()
     datasets = {}
     for value, rows in groups.items():

@@ -20,13 +20,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import TextTable, cell_text, no_records, note_broken, source_of
-from masquerade_core.data.file_faults import Faults, spelled
-from masquerade_core.data.files import data_at
+from masquerade_core.data.blocks import source_of
+from masquerade_core.data.file_faults import Faults, no_records
+from masquerade_core.data.files import MISSING_WORDS, Column, TextTable, cell_text, data_at, spelled
 from masquerade_core.data.groups import row_groups
 from masquerade_core.data.loaders import Loader
+from masquerade_core.data.noting import note_broken
 from masquerade_core.data.records import ROWS, check_size
-from masquerade_core.data.schema import MISSING_WORDS, Column
 from masquerade_core.data.sources import read_cells
 from masquerade_core.data.streamed import Scratch
 from masquerade_core.errors import BadInput, LocalProtocolError

@@ -1,12 +1,13 @@
-"""Records from a CSV or Parquet file, as a study describes them.
+"""Records from a file, as a study describes them: the one door through which a protocol's records come in.
 
-A file is read block by block. Only a record with a fault is read cell by cell. From then on reading goes on for the
-sake of the error alone, which says all faults of the file. It names columns and places. Errors end in logs, so they
-never show a cell or the number of records. Records of one class are read like all others: whether a party takes part
-must not tell what its records say.
+A source is read block by block (:mod:`masquerade_core.data.files`), and the encoder makes records of a block's columns
+(:mod:`masquerade_core.data.schema`). Where the study refuses a file, it is read once more for the error, which says all
+faults of the file (:mod:`masquerade_core.data.noting`). It names columns and places. Errors end in logs, so they never
+show a cell or the number of records. Records of one class are read like all others: whether a party takes part must not
+tell what its records say.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import no_records, note_broken, source_of
-from masquerade_core.data.file_faults import Faults
-from masquerade_core.data.files import Block, Source, TextTable, data_at
+from masquerade_core.data.blocks import records_of
+from masquerade_core.data.files import Block, data_at
 from masquerade_core.data.records import Records, check_size, copy_rows
 from masquerade_core.data.schema import (
+    Columns,
     Covariates,
     Dataset,
     Encoder,
     Labels,
-    NumberLabels,
     Repaired,
     WholeColumn,
     labels_of,
+    numeric,
 )
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Coding, Study
@@ -39,8 +40,6 @@ __all__ = [
     "check_points",
     "load_csv",
     "load_records",
-    "note_some",
-    "records_of",
     "stream_csv",
 ]
 
@@ -106,17 +105,6 @@ def load_records(path: Path | str, encoder: Encoder) -> NDArray[np.float64]:
     return _read(path, encoder, None)[0]
 
 
-def records_of(
-    path: Path | str, encoder: Encoder, labels: Labels | None, *, fills: bool, small: bool = False
-) -> Source:
-    """Return the columns that records are made of, block by block; ``fills`` and ``small`` as in :func:`source_of`."""
-    numbers = [f.name for f in encoder.features if f.levels is None]
-    others = [f.name for f in encoder.features if f.levels is not None]
-    if labels is not None:
-        (numbers if isinstance(labels, NumberLabels) else others).append(labels.name)
-    return source_of(path, numbers, others, fills=fills, small=small)
-
-
 def _read(
     path: Path | str,
     encoder: Encoder,
@@ -127,28 +115,35 @@ def _read(
     """Return all records of a file. Memory holds their matrix, if there is no room for it on a disk, and one block.
 
     Where there are more than ``most``, it returns some more than that, and the caller refuses them.
+
+    Raises
+    ------
+    BadInput
+        The study refuses the file.
     """
     source = records_of(path, encoder, labels, fills=encoder.out_of_bounds == "clamp", small=room is not None)
-    faults = Faults(source.name, source.unit, signs=list(source.signs))
-    if any(sign.final for sign in source.signs):
-        faults.check()
+    if source.signs:
+        raise _refused(path, encoder, labels)
     # The system gives memory only to the rows that are written.
     X = encoder.matrix(source.about) if room is None else room.matrix(source.most, encoder.d, encoder.dtype)
-    reading = Reading(encoder, labels, faults, X)
+    reading = Reading(encoder, labels, X, grows=source.unit == "line")
     for block in source.blocks:
         if room is not None:
             room.filled(reading.n)
         reading.take(block)
-        if most is not None and reading.n > most:
+        if reading.unfit or (most is not None and reading.n > most):
             break
     if room is not None:
         room.filled(reading.n)
-    if labels is not None:
-        labels.note(faults)
-    faults.check()
-    if not reading.n:
-        raise no_records(source.name)
+    if reading.unfit or not reading.n or (labels is not None and labels.refused):
+        raise _refused(path, encoder, labels)
     return reading.X[: reading.n], reading.repaired
+
+
+def _refused(path: Path | str, encoder: Encoder, labels: Labels | None) -> BadInput:
+    from masquerade_core.data.noting import faulty_file
+
+    return faulty_file(path, encoder, None if labels is None else labels.study)
 
 
 @dataclass
@@ -159,55 +154,44 @@ class Reading:
     ----------
     encoder : Encoder
     labels : Labels or None
-    faults : Faults
     X : ndarray, shape (some, d)
         Room for records.
+    grows : bool
+        Whether there may be more.
     n : int
         How many records were taken.
     repaired : Repaired
+    unfit : bool
+        Whether the study refuses a record, whatever the others are; then nothing of the others is of use.
     """
 
     encoder: Encoder
     labels: Labels | None
-    faults: Faults
     X: NDArray[np.float64]
+    grows: bool = False
     n: int = 0
     repaired: Repaired = field(default_factory=Repaired)
+    unfit: bool = False
 
     def take(self, block: Block) -> None:
-        """Take a block column by column, and its faulty records cell by cell; all records where that must be."""
-        if (columns := block.columns()) is None or not self._takes_whole(block, columns):
-            self._take_cells(block.tables())
+        """Take a block."""
+        if (columns := block.columns()) is not None:
+            self._take(columns)
+            return
+        numbers, fills = numeric(self.encoder, self.labels), self.encoder.out_of_bounds == "clamp"
+        for table in block.tables():
+            self.unfit |= bool(table.broken)
+            self._take(Columns(table.columns, numbers, fills))
 
-    def _takes_whole(self, block: Block, columns: Mapping[str, WholeColumn]) -> bool:
-        if self.faults.unit == "line":
+    def _take(self, columns: Mapping[str, WholeColumn]) -> None:
+        if self.grows:
             self._make_room(len(columns[self.encoder.columns[0]]))
-        X = self.X[self.n :]
-        n, repaired, rows = self.encoder.encode_whole(X, columns)
-        labels = None if self.labels is None else columns[self.labels.name]
-        if self.labels is not None and labels is not None:
-            rows = np.union1d(rows, self.labels.rows_to_note(labels))
-        if len(rows):
-            if (table := block.some(rows.tolist(), n)) is None:
-                return False
-            note_some(X, rows, table, self.encoder, self.labels, self.faults)
-        if self.labels is not None and labels is not None:
-            self.labels.take_whole(labels)
+        n, repaired, rows = self.encoder.encode_into(self.X[self.n :], columns)
+        if self.labels is not None:
+            self.labels.take(columns[self.labels.name])
+            self.unfit |= self.labels.unfit
+        self.unfit |= len(rows) > 0
         self.n, self.repaired = self.n + n, self.repaired + repaired
-        self.faults.records += n - len(rows)
-        return True
-
-    def _take_cells(self, tables: Iterable[TextTable]) -> None:
-        for found in tables:
-            note_broken(found, self.faults, refused=True)
-            table = found.whole()
-            end = self.n + len(table.numbers)
-            self._make_room(len(table.numbers))
-            places = table.places(self.faults.source)
-            self.repaired += self.encoder.encode_into(self.X[self.n : end], table.columns, places, self.faults)
-            if self.labels is not None:
-                self.labels.take(table, self.faults)
-            self.n = end
 
     def _make_room(self, more: int) -> None:
         """Copy the records into a larger matrix, if this one has no room for some more."""
@@ -215,22 +199,6 @@ class Reading:
             larger = self.encoder.matrix(2 * (self.n + more))
             copy_rows(self.X[: self.n], larger[: self.n])
             self.X = larger
-
-
-def note_some(
-    X: NDArray[np.float64],
-    rows: NDArray[np.intp],
-    table: TextTable,
-    encoder: Encoder,
-    labels: Labels | None,
-    faults: Faults,
-) -> None:
-    """Encode some rows of X anew, from their cells, and note their faults and those of their labels."""
-    exact = encoder.matrix(len(rows))
-    encoder.encode_into(exact, table.columns, table.places(faults.source), faults)
-    X[rows] = exact
-    if labels is not None:
-        labels.note_cells(table, faults)
 
 
 def check_points(data: Any, study: Study, source: str, party: str = "", coding: Coding = "one-hot") -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from masquerade_core.data.arrow import is_number, levels_of, numbers_of
-from masquerade_core.data.file_faults import Sign
-from masquerade_core.data.files import SAVE_AS_CSV, Block, Source, TextTable, columns_of, find_columns, nothing, opened
+from masquerade_core.data.dialects import columns_of, find_columns
+from masquerade_core.data.files import SAVE_AS_CSV, Block, Sign, Source, TextTable, nothing, opened
 from masquerade_core.data.schema import TOGETHER, WholeColumn
 from masquerade_core.errors import BadInput
 

@@ -15,15 +15,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.data.blocks import source_of
-from masquerade_core.data.file_faults import Faults
+from masquerade_core.data.blocks import records_of, source_of
 from masquerade_core.data.files import Block, TextTable
 from masquerade_core.data.histograms import Grid
-from masquerade_core.data.loading import Reading, records_of
+from masquerade_core.data.loading import Reading
 from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.records import ROWS, OfBlock, Repaired, are_held_back, exact_sum
 from masquerade_core.data.schema import Encoder, WholeColumn, check_rows, labels_of
-from masquerade_core.errors import RunFailed
+from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.study import Coding, Study, as_fraction
 
 __all__ = [
@@ -218,15 +217,15 @@ def read_part(rows: tuple[Rows, ...], start: int, study: Study, coding: Coding =
     RunFailed
         A file was changed since it was first looked at.
     """
-    encoder, labels = Encoder.from_study(study, coding), labels_of(study, part=True)
+    encoder, labels = Encoder.from_study(study, coding), labels_of(study)
     clamps, most = encoder.out_of_bounds == "clamp", sum(some.end - some.start for some in rows)
-    faults = Faults(", ".join(sorted({some.file.path.name for some in rows})), "record")
-    reading = Reading(encoder, labels, faults, np.empty((most, encoder.d), dtype=encoder.dtype))
+    reading = Reading(encoder, labels, np.empty((most, encoder.d), dtype=encoder.dtype))
     for some in rows:
         _check_unchanged(some.file)
         for block in some.of(records_of(some.file.path, encoder, labels, fills=clamps).blocks):
             reading.take(block)
-    faults.check()
+    if reading.unfit:  # whoever asked says what is wrong, of all records
+        raise BadInput("some records do not fit the study", "'masquerade data check' says which")
     check_rows(reading.X, coding)
     texts = frozenset[str]() if clamps else frozenset(labels.texts)
     return Part(start, reading.X, labels.numbers(), Facts(texts, reading.repaired + labels.repaired))

@@ -13,51 +13,26 @@ that a coefficient keeps the meaning that it has in a regression: each number li
 *Cells that do not fit.* A study says what happens to a cell that is missing, cannot be read, lies outside its public
 bounds or is not one of the public levels. With ``out_of_bounds = "clamp"`` a number moves to the nearer bound, and
 every other such cell becomes the feature's public ``missing`` value or level. So no record makes a party refuse: a
-refusal would tell others something about that record. With "refuse" an error names the column, the kinds of fault and
-their places. With ``matching = "loose"`` capitals, and blanks around a cell, do not count where they leave one level or
-label only; with "exact" they do.
+refusal would tell others something about that record. With "refuse" the encoder tells which rows have such a cell. What
+is wrong with them is found elsewhere (:mod:`masquerade_core.data.file_faults`), for an error that names the column, the
+kinds of fault and their places. With ``matching = "loose"`` capitals, and blanks around a cell, do not count where they
+leave one level or label only; with "exact" they do.
 
-*Labels* are read block by block, like columns, and an error says what is wrong with them. A label that is a number is
-read as a feature is, and mapped from its public bounds to [-1, 1].
+*Labels* are taken block by block, like columns. A label that is a number is read as a feature is, and mapped from its
+public bounds to [-1, 1].
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
-from masquerade_core.data.file_faults import (
-    INFINITE,
-    LABEL_EMPTY,
-    LABEL_MATCHED,
-    LEVEL_MATCHED,
-    MATCHED,
-    MISSING,
-    MISSING_WORDS,
-    OUTSIDE,
-    STRANGE,
-    THIRD,
-    THIRD_ALIKE,
-    Faults,
-    FaultyFile,
-    Kind,
-    Place,
-    Sign,
-    alike,
-    allowed_of,
-    escaped,
-    is_missing,
-    kind_of_class,
-    kind_of_level,
-    number_of,
-    renaming,
-    spelled,
-)
-from masquerade_core.data.files import TextTable, cell_text
+from masquerade_core.data.files import Column, cell_text, is_missing, number_in, spelled
 from masquerade_core.data.records import (
     ROWS,
     OfBlock,
@@ -76,31 +51,28 @@ from masquerade_core.study import INTERCEPT, Coding, Feature, Matching, OutOfBou
 
 __all__ = [
     "MISSING_LEVEL",
-    "MISSING_WORDS",
-    "Column",
+    "TOGETHER",
+    "Columns",
     "Covariates",
     "Dataset",
-    "EncodedColumn",
     "Encoder",
     "Labels",
     "Levels",
     "NumberLabels",
     "OneHot",
     "Repaired",
+    "WholeColumn",
     "check_labels",
     "check_rows",
     "encode_column",
-    "encode_whole",
-    "is_allowed",
     "labels_of",
+    "lacks_column",
     "length_of",
+    "numeric",
 ]
 
 
 # --- Columns ---------------------------------------------------------------------
-
-Column = Sequence[Any] | NDArray[Any]
-"""A column's cells: text, numbers or truth values."""
 
 MISSING_LEVEL = "?"
 """The level of missing values: where a category has it, an empty cell counts as it."""
@@ -163,6 +135,69 @@ def length_of(columns: Mapping[str, Column], names: Sequence[str]) -> int:
     return n
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Columns(Mapping[str, WholeColumn]):
+    """Columns of cells as the encoder takes them; each is made when it is asked for.
+
+    Parameters
+    ----------
+    cells : mapping of str to Column
+    numbers : collection of str
+        The columns that hold numbers.
+    fills : bool
+        Whether the study fills what is no number. Such a cell is NaN then, as a missing one is. Elsewhere it is
+        infinite: an infinite number fits nowhere, so the encoder tells its row.
+    """
+
+    cells: Mapping[str, Column]
+    numbers: Collection[str]
+    fills: bool
+
+    def __getitem__(self, name: str) -> WholeColumn:
+        cells = self.cells[name]
+        return self._numbers(cells) if name in self.numbers else self._levels(cells)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def _numbers(self, cells: Column) -> _Array:
+        if isinstance(cells, np.ndarray) and cells.dtype.kind in "iuf" and np.isfinite(cells).all():
+            return cells.astype(np.float64)  # the same as by way of text, without its time
+        texts = _texts_of(cells)
+        try:
+            values = np.fromiter((float(text or "") for text in texts), dtype=np.float64, count=len(texts))
+            if np.isfinite(values).all() and not any("_" in (text or "") for text in texts):
+                return values
+        except ValueError:
+            pass
+        return np.fromiter(map(self._number, texts), dtype=np.float64, count=len(texts))
+
+    def _number(self, text: str | None) -> float:
+        if text is not None and is_missing(text):
+            return math.nan
+        value = math.nan if text is None else number_in(text)
+        return math.inf if math.isnan(value) and not self.fills else value
+
+    def _levels(self, cells: Column) -> Levels:
+        no_cell, places = "" if self.fills else _NO_CELL, dict[str, int]()
+        texts = (no_cell if text is None else text for text in _texts_of(cells))
+        found = np.fromiter((places.setdefault(text, len(places)) for text in texts), dtype=np.intp, count=len(cells))
+        return Levels(found, tuple(places))
+
+
+_NO_CELL = "\0"  # no level and no label
+
+
+def _texts_of(cells: Column) -> Sequence[str | None]:
+    """Return each cell as the text that stands for exactly it, as a file would hold it; None for what is no cell."""
+    if (isinstance(cells, list) and set(map(type, cells)) == {str}) or all(isinstance(cell, str) for cell in cells):
+        return cells if isinstance(cells, Sequence) else list(cells)
+    return [cell_text(cell) for cell in cells]
+
+
 @dataclass(frozen=True, repr=False)
 class OneHot:
     """Coordinates of which each record has a single 1.
@@ -182,72 +217,42 @@ class OneHot:
         return len(self.places)
 
 
-@dataclass(frozen=True, repr=False)
-class EncodedColumn:
-    """A column's coordinates, and its cells that do not fit.
-
-    Parameters
-    ----------
-    block : ndarray of shape (n, k), or OneHot
-        With every cell that does not fit moved to a bound or filled.
-    repaired : Repaired
-        How many cells were.
-    faults : dict of Kind to list of int
-        The rows of these cells, by what is wrong with them.
-    """
-
-    block: "_Array | OneHot"
-    repaired: Repaired
-    faults: dict[Kind, list[int]] = field(default_factory=dict)
-
-    def refused(self, f: Feature, *, clamps: bool) -> bool:
-        """Return whether the study refuses one of the cells."""
-        return not all(is_allowed(f, kind, clamps=clamps) for kind in self.faults)
-
-
-def is_allowed(f: Feature, kind: Kind, *, clamps: bool) -> bool:
-    """Return whether a study has a public rule for such a cell of a feature.
-
-    Parameters
-    ----------
-    f : Feature
-    kind : Kind
-    clamps : bool
-        Whether the study moves or fills every cell that does not fit.
-    """
-    return clamps or kind in MATCHED or (f.missing is not None and kind in MISSING)
-
-
-def encode_column(f: Feature, cells: Column, *, loose: bool = False) -> EncodedColumn:
-    """Return one column's coordinates, and its cells that do not fit.
-
-    Parameters
-    ----------
-    f : Feature
-    cells : sequence
-        Text, numbers or truth values.
-    loose : bool
-        Whether capitals, and blanks around a cell, do not count where they leave one level only.
-    """
-    return _levels(f, cells, loose=loose) if f.levels is not None else _numbers(f, cells)
-
-
-def encode_whole(
+def encode_column(
     f: Feature, column: WholeColumn, *, clamps: bool, loose: bool = False, strict: bool = False
 ) -> "tuple[_Array | OneHot, Repaired, NDArray[np.intp]]":
-    """Return a column's coordinates as :func:`encode_column` does, and the rows whose cells that one shall look at.
+    """Encode a column of numbers or of texts.
 
-    These are the rows that the study refuses; where ``strict`` is true, also those that it fills or moves to a bound.
+    Parameters
+    ----------
+    f : Feature
+    column : WholeColumn
+    clamps : bool
+        Whether the study moves or fills every cell that does not fit.
+    loose : bool
+        Whether capitals, and blanks around a cell, do not count where they leave one level only.
+    strict : bool
+        Whether the rows are told, too, whose cells the study moves, fills or matches loosely.
+
+    Returns
+    -------
+    block : ndarray of shape (n, k), or OneHot
+        The coordinates. Every cell that does not fit is moved to a bound or filled.
+    repaired : Repaired
+        How many cells were.
+    rows : ndarray of int
+        The rows whose cells the study refuses.
     """
     if isinstance(column, Levels):
         index = _level_index(f)
-        known = np.array([index.get(spelled(text, index, loose=loose), -1) for text in column.texts], dtype=np.intp)
-        places = known[column.places]
+        meant = [index.get(spelled(text, index, loose=loose), -1) for text in column.texts]
+        places = np.array(meant, dtype=np.intp)[column.places]
         filled = rows = np.flatnonzero(places < 0)
+        if strict and loose:
+            rows = np.flatnonzero(np.array([text not in index for text in column.texts])[column.places])
+        elif len(filled) and not strict and (clamps or f.missing is not None):
+            is_filled = np.array([clamps or is_missing(text) for text in column.texts])
+            rows = filled[~is_filled[column.places[filled]]]
         if len(filled):
-            if not strict and (clamps or f.missing is not None):
-                said = np.array([clamps or is_missing(text) for text in column.texts])
-                rows = filled[~said[column.places[filled]]]
             places[filled] = (f.levels or ()).index(str(f.filler))
         return OneHot(places, len(f.levels or ())), Repaired(filled=len(filled)), rows
     if f.edges is None:
@@ -255,7 +260,7 @@ def encode_whole(
         repaired, rows = _to_units([f], values, clamps=clamps, strict=strict)
         return values.T, repaired, rows
     missing = np.isnan(column)
-    wrong = np.zeros(len(column), dtype=np.bool_) if clamps else np.isinf(column)
+    wrong = np.isinf(column) if strict or not clamps else np.zeros(len(column), dtype=np.bool_)
     if f.min is not None and f.max is not None and (strict or not clamps):
         wrong |= (column < f.min) | (column > f.max)
     if strict or not (clamps or f.missing is not None):
@@ -306,38 +311,6 @@ def _level_index(f: Feature) -> dict[str, int]:
     return index
 
 
-def _levels(f: Feature, cells: Column, *, loose: bool) -> EncodedColumn:
-    levels, index = f.levels or (), _level_index(f)
-    texts, faults = _texts(cells)
-    places = np.fromiter(map(index.get, texts, repeat(-1)), dtype=np.intp, count=len(texts))
-    strange, no_cells = np.flatnonzero(places < 0).tolist(), set(faults.get(STRANGE, ()))
-    if loose and strange:
-        meant = {text: index.get(spelled(text, index, loose=True), -1) for text in {texts[row] for row in strange}}
-        places[strange] = [meant[texts[row]] for row in strange]
-        if matched := [row for row in strange if places[row] >= 0 and row not in no_cells]:
-            faults[LEVEL_MATCHED] = matched
-        strange = np.flatnonzero(places < 0).tolist()
-    kinds: dict[str, Kind] = {}
-    for row in strange:
-        if row not in no_cells:
-            if texts[row] not in kinds:
-                kinds[texts[row]] = kind_of_level(texts[row], levels)
-            faults.setdefault(kinds[texts[row]], []).append(row)
-    places[strange] = levels.index(str(f.filler))
-    return EncodedColumn(OneHot(places, len(levels)), Repaired(filled=len(strange)), faults)
-
-
-def _numbers(f: Feature, cells: Column) -> EncodedColumn:
-    values, filled, faults = _values(f, cells)
-    if f.min is not None and f.max is not None:
-        infinite = set(faults.get(INFINITE, ()))
-        outside = np.flatnonzero((values < f.min) | (values > f.max)).tolist()
-        if outside := [row for row in outside if row not in infinite]:
-            faults[OUTSIDE] = outside
-    block, repaired = _scaled(f, values, filled)
-    return EncodedColumn(block, repaired, faults)
-
-
 def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array | OneHot, Repaired]:
     """Return the coordinates of numbers; those outside the public bounds are moved to the nearer one."""
     clamped = 0
@@ -376,210 +349,76 @@ def _put(block: _Array | OneHot, X: NDArray[np.float64]) -> None:
     X[rows, places[rows]] = 1.0
 
 
-def _texts(cells: Column) -> tuple[Sequence[str], dict[Kind, list[int]]]:
-    """Return each cell as the text that stands for exactly it, as a file would hold it; and what is no cell."""
-    if (isinstance(cells, list) and set(map(type, cells)) == {str}) or all(isinstance(cell, str) for cell in cells):
-        return cells if isinstance(cells, Sequence) else list(cells), {}
-    texts = [cell_text(cell) for cell in cells]
-    strange = [row for row, text in enumerate(texts) if text is None]
-    return [text or "" for text in texts], {STRANGE: strange} if strange else {}
-
-
-def _values(f: Feature, column: Column) -> tuple[_Array, int, dict[Kind, list[int]]]:
-    """Return a column of numbers, and how many of its cells were filled. A number may still lie out of bounds."""
-    if isinstance(column, np.ndarray) and column.dtype.kind in "iuf" and np.isfinite(column).all():
-        return column.astype(np.float64), 0, {}  # the same as by way of text, without its time
-    cells, faults = _texts(column)
-    try:
-        values = np.fromiter((float(cell) for cell in cells), dtype=np.float64, count=len(cells))
-        if np.isfinite(values).all() and not any("_" in cell for cell in cells):
-            return values, 0, {}
-    except ValueError:
-        pass
-    values, filled, no_cells = np.empty(len(cells)), 0, set(faults.get(STRANGE, ()))
-    for row, cell in enumerate(cells):
-        value, kind = number_of(cell)
-        if kind is not None and row not in no_cells:
-            faults.setdefault(kind, []).append(row)
-        if np.isnan(value):
-            filled += 1
-            value = float(f.filler)
-        values[row] = value
-    return values, filled, faults
-
-
 # --- Labels ----------------------------------------------------------------------
-
-_DIFFERENT = 100  # values that are counted apart
-_REST = "\0"
 
 
 class Labels:
     """The labels of a file, block by block.
 
     Where the study clamps, no label makes a party refuse: what is not the positive value is the other one, and what is
-    no class is the first class.
-
-    A label of two values has the positive one and one other. Which values are too many shows at the end of the file
-    alone, so the places of every further value are noted while the file is read.
+    no class is the first class. A label of two values has the positive one and one other.
 
     Parameters
     ----------
     study : Study
-    strict : bool
-        Whether a block whose labels do not fit is to be read cell by cell even where the study clamps.
     clamps : bool, optional
         Whether no label makes a party refuse; by default as the study says.
-    part : bool
-        Whether these are the labels of one part of the records. Then :meth:`check` says of all parts together whether
-        there is a value too many.
     """
 
-    def __init__(self, study: Study, *, strict: bool = False, clamps: bool | None = None, part: bool = False) -> None:
+    def __init__(self, study: Study, *, clamps: bool | None = None) -> None:
+        self.study, self.name = study, study.label.name
+        self.clamps = study.study.out_of_bounds == "clamp" if clamps is None else clamps
         self.repaired = Repaired()
         """How many cells were empty, or no class."""
         self.texts = set[str]()
         """The different texts."""
-        self.name = study.label.name
-        self._positive, self._classes = study.label.positive, study.label.classes
-        self._clamps = study.study.out_of_bounds == "clamp" if clamps is None else clamps
-        self._loose = study.study.matching == "loose"
-        self._strict, self._part = strict or not self._clamps, part
-        self._type: type[np.generic] = (
-            np.int16 if len(self._classes or ()) < 1 << 15 else np.int32
-        )  # small beside the records
-        self._has_positive = False
-        self._other: str | None = None
-        self._odd: dict[str, tuple[int, list[Place]]] = {}
+        self.unfit = False
+        """Whether the study refuses a label, whatever the others are."""
+        self.positive, self.classes = study.label.positive, study.label.classes
+        self.loose = study.study.matching == "loose"
+        self._type: type[np.generic] = np.int16 if len(self.classes or ()) < 1 << 15 else np.int32  # small beside X
         self._parts: list[NDArray[Any]] = []
 
-    def take(self, table: TextTable, faults: Faults) -> None:
-        """Take a block's labels from its cells, and note those that cannot be used."""
-        if self.name in table.columns:
-            self._keep(self.note_cells(table, faults))
-
-    def note_cells(self, table: TextTable, faults: Faults) -> Levels:
-        """Note the labels of a table that cannot be used, and return all of them."""
-        cells, all_places = table.columns[self.name], table.places(faults.source)
-        numbers = {text: i for i, text in enumerate(dict.fromkeys(cells))}
-        places = np.fromiter((numbers[cell] for cell in cells), np.intp, len(cells))
-        levels = list(numbers)
-        for i, text in enumerate(levels):
-            kind, is_odd = self._kind(text), self._is_odd(text)
-            if kind is None and not is_odd:
-                continue
-            where = [all_places[row] for row in np.flatnonzero(places == i).tolist()]
-            if kind is not None:
-                refused = not (self._clamps or kind in MATCHED)
-                faults.add(self.name, kind, where, refused=refused, allowed=self._allowed)
-            else:
-                key = text if text in self._odd or len(self._odd) < _DIFFERENT else _REST
-                count, first = self._odd.get(key, (0, []))
-                self._odd[key] = (count + len(where), [*first, *where][:3])
-        return Levels(places, levels)
-
-    def rows_to_note(self, column: WholeColumn) -> NDArray[np.intp]:
-        """Return the rows of a block whose labels are to be noted with :meth:`note_cells`."""
-        if not self._strict:
-            return _NO_ROWS
-        levels = _texts_of(column)
-        seen = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
-        noted = [
-            bool(count) and (self._kind(text) is not None or self._is_odd(text))
-            for text, count in zip(levels.texts, seen, strict=True)
-        ]
-        return np.flatnonzero(np.array(noted, dtype=np.bool_)[levels.places]) if any(noted) else _NO_ROWS
-
-    def take_whole(self, column: WholeColumn) -> None:
+    def take(self, column: WholeColumn) -> None:
         """Take a block's labels."""
-        self._keep(_texts_of(column))
-
-    def _kind(self, text: str) -> Kind | None:
-        """Return what is wrong with a label, whatever the others are."""
-        if self._spelled(text) != text:
-            return LABEL_MATCHED
-        if self._classes is not None:
-            return None if text in self._classes else kind_of_class(text, self._classes)
-        return None if text.strip() or (text and not self._loose) else LABEL_EMPTY
-
-    def _spelled(self, text: str) -> str:
-        """Return the class or the positive value that a label means, or the label as it is."""
-        return spelled(text, self._classes or (str(self._positive),), loose=self._loose)
-
-    def _same(self, text: str) -> str:
-        """Return what two cells of the same label have in common."""
-        return text.strip().casefold() if self._loose else text
-
-    def _is_odd(self, text: str) -> bool:
-        """Return whether a label of two values is neither the positive one nor the other one."""
-        if self._positive is None or self._part or not text:
-            return False
-        if self._spelled(text) == self._positive:
-            self._has_positive = True
-            return False
-        if alike(text, [self._positive]) is not None:
-            return True
-        if self._other is None:
-            self._other = text
-        return self._same(text) != self._same(self._other)
-
-    @property
-    def _allowed(self) -> str:
-        return ", ".join(map(repr, self._classes or (self._positive,)))
-
-    def _keep(self, levels: Levels) -> None:
+        levels = _levels_of(column)
         counts = np.bincount(levels.places, minlength=len(levels.texts)).tolist()
-        meant = [self._spelled(text) for text in levels.texts]
-        faulty = [not text if self._classes is None else text not in self._classes for text in meant]
+        seen = [text for text, count in zip(levels.texts, counts, strict=True) if count]
+        meant = [self.meant(text) for text in levels.texts]
+        faulty = [not text if self.classes is None else text not in self.classes for text in meant]
         filled = sum(count for count, is_faulty in zip(counts, faulty, strict=True) if is_faulty)
         self.repaired += Repaired(filled=filled)
-        found = {text for text, count in zip(meant, counts, strict=True) if count}
-        self.texts |= {text if text == self._positive else self._same(text) for text in found}
-        self._parts.append(np.array([self._number(text) for text in meant], dtype=self._type)[levels.places])
+        self.unfit |= not self.clamps and not all(map(self.fits, seen))
+        self.texts |= {self.same(text) for text in seen}
+        self._parts.append(np.array([self.number(text) for text in meant], dtype=self._type)[levels.places])
 
-    def _number(self, text: str) -> int:
-        if self._classes is None:
-            return 1 if text == self._positive else -1
-        return self._classes.index(text) if text in self._classes else 0
+    def fits(self, text: str) -> bool:
+        """Return whether a label may be one of the study's, whatever the others are."""
+        if self.classes is not None:
+            return self.meant(text) in self.classes
+        return bool(text.strip() if self.loose else text)
 
-    def note(self, faults: Faults, *, all_values: bool = False) -> None:
-        """Note the values of a label that are too many, once all labels were taken.
+    def meant(self, text: str) -> str:
+        """Return the class or the positive value that a label means, or the label as it is."""
+        return spelled(text, self.classes or (str(self.positive),), loose=self.loose)
 
-        Parameters
-        ----------
-        faults : Faults
-        all_values : bool
-            Whether they are noted although the study takes each for the value that is not the positive one.
-        """
-        others = len(self._odd) + (self._other is not None)
-        if others == 2 and not self._has_positive and not self._clamps:  # noqa: PLR2004  neither is the positive one
-            near = any(alike(text, [str(self._positive)]) is not None for text in self._odd)
-            near_hint = "; one of its values differs from that in capitals or blanks alone"
-            if not near:
-                near_hint = f"\n  {renaming([(self.name, f'?={escaped(str(self._positive))}')])}"
-            faults.signs.append(Sign("label_never", self._never, f"{_two(self._allowed)}{near_hint}"))
-            if not near:
-                return
-        if others < 2 and not self._clamps:  # noqa: PLR2004
-            return
-        known = [text for text in (self._positive, self._other) if text is not None]
-        for text, (count, first) in self._odd.items():
-            is_alike = alike(text, known) is not None
-            if is_alike or all_values or not self._clamps:
-                kind = THIRD_ALIKE if is_alike else THIRD
-                faults.add(self.name, kind, first, count=count, refused=not self._clamps, allowed=self._allowed)
+    def same(self, text: str) -> str:
+        """Return what all cells of a label have in common."""
+        if (meant := self.meant(text)) == self.positive:
+            return meant
+        return meant.strip().casefold() if self.loose else meant
+
+    def number(self, text: str) -> int:
+        """Return the number of a label by what it means."""
+        if self.classes is None:
+            return 1 if text == self.positive else -1
+        return self.classes.index(text) if text in self.classes else 0
 
     @property
-    def unseen(self) -> tuple[str, ...]:
-        """The values that the study names and that no record has."""
-        numbers = np.unique(self.numbers()).tolist()
-        names = self._classes or (str(self._positive),)
-        return tuple(name for name in names if self._number(name) not in numbers)
-
-    @property
-    def other(self) -> str | None:
-        """The first value that is not the positive one, nor differs from it in capitals or blanks alone."""
-        return self._other
+    def refused(self) -> bool:
+        """Whether the study refuses the labels: one of them, or a third of what has two values."""
+        thirds = self.classes is None and len(self.texts - {self.positive, ""}) > 1
+        return self.unfit or (thirds and not self.clamps)
 
     def finish(self) -> NDArray[np.float64]:
         """Return all labels."""
@@ -589,89 +428,41 @@ class Labels:
         """Return all labels that were taken, as small integers."""
         return np.concatenate([np.empty(0, self._type), *self._parts])
 
-    def check(self, source: str) -> None:
-        """Check that a label of two values has one that is not the positive one, and no third.
-
-        Raises
-        ------
-        BadInput
-            It has a third; or neither of its two is the positive one.
-        """
-        positive, others = self._positive, self.texts - {self._positive, ""}
-        if positive is None or len(others) < 2 or self._clamps:  # noqa: PLR2004  a positive value and another
-            return
-        says = f"the label {self.name!r} has more than two different values"
-        if len(others) == 2 and positive not in self.texts:  # noqa: PLR2004
-            says = self._never
-        raise FaultyFile(source, (Sign("label_third", says, _two(self._allowed)),), (), "record")
-
-    @property
-    def _never(self) -> str:
-        return f"the label {self.name!r} is never {self._positive!r}, the study's positive value"
-
 
 class NumberLabels(Labels):
     """The labels of a file, where they are numbers with public bounds: as features are read."""
 
-    def __init__(self, study: Study, *, strict: bool = False, clamps: bool | None = None, part: bool = False) -> None:
-        super().__init__(study, strict=strict, clamps=clamps, part=part)
+    def __init__(self, study: Study, *, clamps: bool | None = None) -> None:
+        super().__init__(study, clamps=clamps)
         if study.label.number is None:
             raise LocalProtocolError("the study's label is no number")
-        self._feature, self._type = study.label.number, np.float64
+        self.feature, self._type = study.label.number, np.float64
 
-    def take(self, table: TextTable, faults: Faults) -> None:
-        """Take a block's labels from its cells, and note those that do not fit."""
-        if self.name in table.columns:
-            found = self._noted(table, faults)
-            self._add(found.block, found.repaired)
-
-    def note_cells(self, table: TextTable, faults: Faults) -> Levels:
-        """Note the labels of a table that do not fit; they are no texts."""
-        self._noted(table, faults)
-        return Levels(_NO_ROWS, ())
-
-    def _noted(self, table: TextTable, faults: Faults) -> EncodedColumn:
-        found, places = encode_column(self._feature, table.columns[self.name]), table.places(faults.source)
-        for kind, rows in found.faults.items():
-            where, allowed = [places[row] for row in rows], allowed_of(self._feature)
-            faults.add(self.name, kind, where, refused=not self._clamps, allowed=allowed)
-        return found
-
-    def rows_to_note(self, column: WholeColumn) -> NDArray[np.intp]:
-        """Return the rows of a block whose labels do not fit."""
-        return encode_whole(self._feature, column, clamps=self._clamps, strict=self._strict)[2]
-
-    def take_whole(self, column: WholeColumn) -> None:
+    def take(self, column: WholeColumn) -> None:
         """Take a block's labels."""
-        block, repaired, _ = encode_whole(self._feature, column, clamps=self._clamps)
-        self._add(block, repaired)
-
-    def _add(self, block: _Array | OneHot, repaired: Repaired) -> None:
+        block, repaired, rows = encode_column(self.feature, column, clamps=self.clamps)
         if isinstance(block, OneHot):
             raise LocalProtocolError("a label that is a number has no bins")
         self.repaired += repaired
+        self.unfit |= len(rows) > 0
         self._parts.append(block[:, 0])
 
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """Nothing: a study names no single numbers."""
-        return ()
 
-
-def labels_of(study: Study, *, strict: bool = False, clamps: bool | None = None, part: bool = False) -> Labels:
+def labels_of(study: Study, *, clamps: bool | None = None) -> Labels:
     """Return the labels of a file, before any is read; the parameters are those of :class:`Labels`."""
-    kind = Labels if study.label.number is None else NumberLabels
-    return kind(study, strict=strict, clamps=clamps, part=part)
+    return (Labels if study.label.number is None else NumberLabels)(study, clamps=clamps)
 
 
-def _texts_of(column: WholeColumn) -> Levels:
+def _levels_of(column: WholeColumn) -> Levels:
     if not isinstance(column, Levels):
         raise LocalProtocolError("a label is read as text")
     return column
 
 
-def _two(allowed: str) -> str:
-    return f"one value must be {allowed} and all others must be equal"
+def numeric(encoder: "Encoder", labels: Labels | None) -> frozenset[str]:
+    """Return the columns that hold numbers, the label's among them."""
+    numbers = {f.name for f in encoder.features if f.levels is None}
+    return frozenset(numbers | ({labels.name} if isinstance(labels, NumberLabels) else set()))
 
 
 # --- Schema ----------------------------------------------------------------------
@@ -975,62 +766,37 @@ class Encoder:
 
     def encode_counted(self, columns: Mapping[str, Column]) -> tuple[NDArray[np.float64], Repaired]:
         """Encode and clip records as :meth:`encode` does; returns also how many cells were moved or filled."""
-        n = length_of(columns, self.columns)
-        X, faults = self.matrix(n), Faults("the data", "record")
-        repaired = self.encode_into(X, columns, range(1, n + 1), faults)
-        faults.check()
+        X = self.matrix(length_of(columns, self.columns))
+        whole = Columns(columns, numeric(self, None), self.out_of_bounds == "clamp")
+        _, repaired, rows = self.encode_into(X, whole)
+        if len(rows):
+            from masquerade_core.data.file_faults import Faults, note_cells
+
+            faults, clamps = Faults("the data", "record"), self.out_of_bounds == "clamp"
+            note_cells(self.features, columns, range(1, len(X) + 1), faults, clamps=clamps, loose=self.loose)
+            faults.check()
         return X, repaired
 
     def encode_into(
-        self, X: NDArray[np.float64], columns: Mapping[str, Column], places: Sequence[Place], faults: Faults
-    ) -> Repaired:
-        """Encode and clip records into the rows of X; returns how many cells were moved or filled.
-
-        Parameters
-        ----------
-        X : ndarray of float64, shape (n, d)
-        columns : mapping of str to sequence
-            As for :meth:`encode`.
-        places : sequence of Place
-            Those of the records.
-        faults : Faults
-            Counts every cell that does not fit, and notes whether the study refuses it.
-        """
-        clamps, place, repaired = self.out_of_bounds == "clamp", 0, Repaired()
-        faults.records += len(places)
-        for f in self.features:
-            width = len(self.of(f))
-            if f.name not in columns:  # its file lacks it, and says so
-                X[:, place : place + width], place = 0.0, place + width
-                continue
-            found = encode_column(f, columns[f.name], loose=self.loose)
-            for kind, rows in found.faults.items():
-                refused = not is_allowed(f, kind, clamps=clamps)
-                faults.add(f.name, kind, [places[row] for row in rows], refused=refused, allowed=allowed_of(f))
-            _put(found.block, X[:, place : place + width])  # of levels, treatment coding has no first
-            place, repaired = place + width, repaired + found.repaired
-        self._finish(X)
-        return repaired
-
-    def encode_whole(
         self, X: NDArray[np.float64], columns: Mapping[str, WholeColumn], *, strict: bool = False
     ) -> tuple[int, Repaired, NDArray[np.intp]]:
-        """Encode and clip records into the first rows of X, as :meth:`encode` does.
+        """Encode and clip records into the first rows of X.
 
         Parameters
         ----------
         X : ndarray of float64, shape (n or more, d)
         columns : mapping of str to WholeColumn
-            The columns of n records as pyarrow has read them.
+            The columns of n records.
         strict : bool
-            Whether cells that the study fills or moves to a bound are told, too.
+            Whether rows with a cell that the study moves, fills or matches loosely are told, too.
 
         Returns
         -------
         n : int
         repaired : Repaired
+            How many cells were moved or filled.
         rows : ndarray of int
-            The records with a cell that the study refuses, which :meth:`encode_into` shall take anew from their cells.
+            The records with a cell that the study refuses.
         """
         clamps, place, n, repaired = self.out_of_bounds == "clamp", 0, 0, Repaired()
         told = [_NO_ROWS]
@@ -1054,7 +820,7 @@ class Encoder:
             (f,), (column,), width = features, some, len(self.of(features[0]))
             for start in range(0, n, ROWS):
                 part = column[start : start + ROWS]
-                block, moved, rows = encode_whole(f, part, clamps=clamps, loose=self.loose, strict=strict)
+                block, moved, rows = encode_column(f, part, clamps=clamps, loose=self.loose, strict=strict)
                 take(start, width, block, moved, rows)
             place += width
         self._finish(X[:n])

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from masquerade_core.data.blocks import TextTable, read_table
 from masquerade_core.data.databases import open_query
-from masquerade_core.data.file_faults import Place
-from masquerade_core.data.files import data_at
+from masquerade_core.data.files import Place, TextTable, data_at
 from masquerade_core.data.folders import open_folder
+from masquerade_core.data.noting import read_table
 from masquerade_core.errors import BadInput
 
 __all__ = ["read_cells"]

@@ -39,7 +39,7 @@ from masquerade_core.study.sections import (
     lead_problems,
     size_problems,
 )
-from masquerade_core.study.text import explain, first_repeated, flat, json_text, to_toml
+from masquerade_core.study.text import first_repeated, flat, json_text, to_toml
 from masquerade_core.words import counted
 
 __all__ = ["INTERCEPT", "Study", "as_fraction"]
@@ -141,6 +141,8 @@ class Study(Section):
         try:
             study = cls.model_validate(data)
         except ValidationError as error:
+            from masquerade_core.study.mistakes import explain
+
             raise BadInput(f"{source}: {explain(error, cls)}") from error
         return study if in_memory else study.for_network()
 

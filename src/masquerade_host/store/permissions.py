@@ -43,7 +43,7 @@ from masquerade_core.identity import PublicKeysField
 from masquerade_core.privacy.accounting import DELTA_UNITS, UNITS, Cost, cost_of, up
 from masquerade_core.study import Study
 from masquerade_core.study.sections import Section
-from masquerade_core.study.text import explain, first_repeated
+from masquerade_core.study.text import first_repeated
 from masquerade_core.words import counted, listed
 from masquerade_host.store.state import StateFolder
 
@@ -314,6 +314,8 @@ def load_policy(state: StateFolder) -> Policy:
     try:
         return Policy(path, Rules.model_validate(data))
     except ValidationError as error:
+        from masquerade_core.study.mistakes import explain
+
         raise BadInput(f"{path}: {explain(error, Rules)}", "docs/policy.md has all rules") from error
 
 

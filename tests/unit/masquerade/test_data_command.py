@@ -69,9 +69,9 @@ def test_a_faulty_file_ends_with_4_and_all_of_it_is_said(shell: Shell, study: Wr
     assert answer.json["error_code"] == "bad_input"
     found = [(f["column"], f["kind"], f["count"], f["first"], f["refused"]) for f in answer.data["faults"]]
     assert found == [
+        ("radius", "outside", 1, [22], True),
         ("radius", "missing_word", 1, [23], True),
         ("radius", "decimal_comma", 1, [24], True),
-        ("radius", "outside", 1, [22], True),
         ("sex", "level_alike", 1, [23], True),
         ("sex", "level", 1, [24], True),
         ("diagnosis", "label_empty", 1, [24], True),

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import masquerade
 from masquerade.exports.provenance import Provenance
 from masquerade.faulty_records import BadRecord, BadRecords
 from masquerade.prediction import LoadedModel, predict
-from masquerade_core.data.blocks import read_table
+from masquerade_core.data.noting import read_table
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Feature
 from tests.export_helpers import Columns, model_of, records_for
@@ -178,6 +179,14 @@ def test_only_the_word_skip_skips() -> None:
 def test_every_single_bad_record_may_be_skipped() -> None:
     found = loaded().predict({"age": [-1.0, 500.0], "sex": ["f", "f"], "stay": [1, 2]}, on_error="skip")
     assert found.words() == ["", ""]
+
+
+def test_a_level_in_other_capitals_is_no_fault_of_a_record_where_it_counts_as_the_level() -> None:
+    strict = loaded()
+    model = replace(strict, encoder=replace(strict.encoder, matching="loose"))
+    columns = {"age": ["500", "50", "40"], "sex": ["f", "M ", "x"], "stay": ["1", "2", "3"]}
+    assert [record.row for record in model.predict(columns, on_error="skip").bad] == [0, 2]
+    assert [record.row for record in strict.predict(columns, on_error="skip").bad] == [0, 1, 2]
 
 
 def test_few_faults_among_many_records_are_found_quickly() -> None:

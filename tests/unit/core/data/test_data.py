@@ -18,7 +18,8 @@ import pytest
 
 from masquerade.columns import parse_feature
 from masquerade.draft import Draft
-from masquerade_core.data.file_faults import FaultyFile, Place
+from masquerade_core.data.file_faults import FaultyFile
+from masquerade_core.data.files import Place
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv, load_records
 from masquerade_core.data.schema import Dataset, Encoder

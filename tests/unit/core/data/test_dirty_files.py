@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from masquerade_core.data import blocks, files
-from masquerade_core.data.blocks import read_table
 from masquerade_core.data.examining import examine
 from masquerade_core.data.file_faults import FaultyFile
 from masquerade_core.data.files import TextTable, parse_lines
 from masquerade_core.data.groups import load_grouped
 from masquerade_core.data.loading import load_csv, stream_csv
+from masquerade_core.data.noting import read_table
 from masquerade_core.data.schema import Encoder
 from masquerade_core.study import Study
 from tests.messages import says

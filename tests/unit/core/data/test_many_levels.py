@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from masquerade_core.data.file_faults import Faults
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.records import copy_rows, taken, zeros
-from masquerade_core.data.schema import Encoder
+from masquerade_core.data.schema import Columns, Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.study import Study
 from tests.messages import raises
@@ -72,7 +71,7 @@ def test_what_the_memory_held_before_is_not_seen_in_the_records(bits: int) -> No
     encoder = Encoder.from_study(Study.parse(STUDY))
     columns = {"radius": ["7", "20"], "sex": ["f", "m"]}
     X = np.full((2, encoder.d), bits, np.uint64).view(np.float64)
-    encoder.encode_into(X, columns, (1, 2), Faults("the data", "record"))
+    encoder.encode_into(X, Columns(columns, {"radius"}, fills=False))
     assert X.tobytes() == encoder.encode(columns).tobytes()
 
 

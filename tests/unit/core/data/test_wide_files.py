@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from masquerade_core.data import blocks
-from masquerade_core.data.files import columns_of
+from masquerade_core.data.dialects import columns_of
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.parquet import ParquetFile, parquet_source
 from masquerade_core.data.schema import Encoder
@@ -72,6 +72,6 @@ def test_columns_of_numbers_are_encoded_many_at_a_time() -> None:
     def cost(count: int) -> int:
         encoder, found = Encoder.from_study(make_study(2, count)), {f"x{i}": np.array([0.5, 2.0]) for i in range(count)}
         X = np.empty((2, encoder.d))
-        return calls(lambda: encoder.encode_whole(X, found))
+        return calls(lambda: encoder.encode_into(X, found))
 
     assert cost(400) - cost(100) <= 300 * 8

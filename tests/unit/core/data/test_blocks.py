@@ -130,7 +130,7 @@ def test_of_a_block_with_a_fault_the_faulty_record_alone_is_read_by_its_cells(
         return table
 
     monkeypatch.setattr(blocks, "parse_some", watched)
-    monkeypatch.setattr(blocks, "parse_lines", None)  # whole blocks are not read so
+    monkeypatch.setattr(blocks, "_tables", lambda *_: pytest.fail("a whole block was read cell by cell"))
     assert len(load_csv(tmp_path / "d.csv", Study.parse(_CLAMPS)).y) == 200
     assert careful == []  # what is repaired is no fault
     with pytest.raises(BadInput):
