@@ -1,13 +1,15 @@
 """Arithmetic on records, in a time that tells nothing of them.
 
 Charlie sees when his answer reaches a party, and when the party's next contribution leaves. So what a party computes in
-between must take the same time whatever its records are. Products and sums of arrays do. Three things do not by
+between must take the same time whatever its records are. Products and sums of arrays do. Four things do not by
 themselves:
 
 - *Tables.* A library computes exp, tanh and logarithms with a table. Numbers that are much alike read but a small part
   of it, and what is read first comes from a slower memory. Here all of a table is read before.
 - *Searches.* A search in a sorted list is fast where the processor foresees its branches, as where all numbers lie in
   one place. Here a number is compared with all edges.
+- *The largest of a few.* To look for its place in a row is fast where it always lies in the same one. Here the columns
+  are compared one after the other.
 - *Counts.* To add to one place again and again waits for the addition before. Here each place is counted by itself.
 
 ``test_same_time.py`` measures it.
@@ -16,7 +18,7 @@ themselves:
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EVERYWHERE", "counts", "exp", "log", "log2", "places", "sums", "tanh"]
+__all__ = ["EVERYWHERE", "counts", "exp", "first_largest", "log", "log2", "places", "sums", "tanh"]
 
 _Floats = NDArray[np.float64]
 _Integers = NDArray[np.int64]
@@ -69,6 +71,22 @@ def places(values: _Floats, edges: _Floats) -> _Integers:
     found = np.zeros(len(values), dtype=np.int64)
     for edge in edges:
         found += values >= edge
+    return found
+
+
+def first_largest(rows: _Floats) -> _Integers:
+    """Return the place of the largest number of each row, the first of equal ones, as ``argmax`` does.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (n, k)
+        k is at least 1, and small.
+    """
+    largest, found = rows[:, 0], np.zeros(len(rows), dtype=np.int64)
+    for place in range(1, rows.shape[1]):
+        column = rows[:, place]
+        found += (column > largest) * (place - found)
+        largest = np.maximum(largest, column)
     return found
 
 

@@ -144,7 +144,7 @@ class Confusion:
 
     def __call__(self, X: _Array, y: _Array) -> NDArray[np.int64]:
         """Count one block of records."""
-        answers = _scores(self.model, X, self.classes).argmax(axis=1)
+        answers = same_time.first_largest(_scores(self.model, X, self.classes))
         return same_time.counts(y.astype(np.int64) * self.classes + answers, self.classes**2) * COUNT_UNITS
 
 

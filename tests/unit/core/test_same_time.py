@@ -20,6 +20,13 @@ def test_a_place_is_that_of_a_search(values: list[int], edges: set[int]) -> None
     np.testing.assert_array_equal(same_time.places(x, e), np.searchsorted(e, x, side="right"))
 
 
+@given(st.integers(0, 5), st.integers(1, 5), st.data())
+def test_the_first_largest_is_that_of_argmax(n: int, k: int, data: st.DataObject) -> None:
+    numbers = data.draw(st.lists(st.integers(-2, 2), min_size=n * k, max_size=n * k))
+    rows = np.array(numbers, dtype=np.float64).reshape(n, k)
+    np.testing.assert_array_equal(same_time.first_largest(rows), rows.argmax(axis=1))
+
+
 @given(st.lists(st.integers(0, 255), max_size=60), st.sampled_from([256, 300]), st.integers(-(2**40), 2**40))
 def test_counts_and_sums_are_those_of_bincount(values: list[int], size: int, number: int) -> None:
     where = np.array(values, dtype=np.int64)
