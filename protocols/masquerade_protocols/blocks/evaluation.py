@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core import same_time
 from masquerade_core.crypto.masks import as_integers
 from masquerade_core.data.records import OfBlock, Records, fewest_held_back, split
 from masquerade_core.errors import LocalProtocolError
@@ -115,7 +116,7 @@ class InCells:
         """Count one block of records."""
         del y
         cells = cells_of(_scores(self.model, X, None), self.exponent)
-        return np.bincount(cells, minlength=CELLS).astype(np.int64) * LOCATE_UNITS
+        return same_time.counts(cells, CELLS) * LOCATE_UNITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +131,8 @@ class InBins:
         scores = _scores(self.model, X, None)
         where = self.bins.of(scores)
         # Negative labels count in places of their own: to pick the records of one label would take its own time.
-        counts = np.bincount(where + MOST_BINS * (y < 0), minlength=2 * MOST_BINS)
-        return np.append(counts.astype(np.int64) * COUNT_UNITS, _squares(scores, y))
+        counts = same_time.counts(where + MOST_BINS * (y < 0), 2 * MOST_BINS)
+        return np.append(counts * COUNT_UNITS, _squares(scores, y))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,14 +144,13 @@ class Confusion:
 
     def __call__(self, X: _Array, y: _Array) -> NDArray[np.int64]:
         """Count one block of records."""
-        answers = _scores(self.model, X, self.classes).argmax(axis=1)
-        counts = np.bincount(y.astype(np.int64) * self.classes + answers, minlength=self.classes**2)
-        return counts.astype(np.int64) * COUNT_UNITS
+        answers = same_time.first_largest(_scores(self.model, X, self.classes))
+        return same_time.counts(y.astype(np.int64) * self.classes + answers, self.classes**2) * COUNT_UNITS
 
 
 def _squares(scores: _Array, y: _Array) -> int:
     """Return the sum of all (probability - label)^2, where each record is rounded to the grid by itself."""
-    off = 0.5 * (1 - np.tanh(np.nan_to_num(y * scores) / 2))  # the probability of the other label
+    off = 0.5 * (1 - same_time.tanh(np.nan_to_num(y * scores) / 2))  # the probability of the other label
     return int(np.clip(np.rint(off**2 * SQUARE_UNITS), 0, SQUARE_UNITS).astype(np.int64).sum())
 
 

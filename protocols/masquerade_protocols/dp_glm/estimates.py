@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core import same_time
 from masquerade_protocols.dp_glm.public import BREADS, MEAT, RESIDUALS, SCORES, SHARE, SQUARES, Plan
 
 __all__ = [
@@ -51,7 +52,7 @@ _NEAR = 2.0**-20  # of an eigenvalue: so near to where the rule changes, another
 def logistic(x: _Floats) -> _Floats:
     """Return 1/(1 + exp(-x)); a large -x, whose exponential no float holds, gives 0."""
     with np.errstate(over="ignore"):
-        chances: _Floats = 1 / (1 + np.exp(-x))
+        chances: _Floats = 1 / (1 + same_time.exp(-x))
     return chances
 
 

@@ -28,6 +28,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core import same_time
 from masquerade_core.data.records import Records
 from masquerade_core.errors import LocalProtocolError
 from masquerade_protocols.dp_glm.estimates import Design, Located, Location, Point, logistic
@@ -192,6 +193,6 @@ def _step(u: _Floats, y: _Floats, design: Design, point: Point, number: int) -> 
 
 def _one_hot(values: _Floats, edges: tuple[float, ...]) -> _Floats:
     """Return a 1 in the place of the last edge that a value reaches, for each of them."""
-    places = np.searchsorted(edges, values, side="right")
+    places = same_time.places(values, np.array(edges))
     rows: _Floats = (places[:, None] == np.arange(1, len(edges) + 1)).astype(np.float64)
     return rows

@@ -19,6 +19,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core import same_time
 from masquerade_core.lazy_scipy import eigh
 from masquerade_core.model import Published
 from masquerade_protocols.dp_whitened.public import NODES, Plan, point_length
@@ -158,7 +159,7 @@ class Centre:
         """Return how often R must be halved to be |u - m|, for each row u: a number from 0 to 6, as (it - 3)/6."""
         z = self.uncut(u)
         lengths = np.clip(np.sqrt((z * z).sum(axis=1)), 2.0**-_SHORTEST, 1.0)
-        numbers: _Floats = -np.log2(lengths) / _SHORTEST - 0.5
+        numbers: _Floats = -same_time.log2(lengths) / _SHORTEST - 0.5
         return numbers
 
 
@@ -720,21 +721,21 @@ def _log_odds(scores: _Floats) -> _Floats:
     if scores.shape[1] == 1:
         return scores
     scores = scores - scores.max(axis=1, keepdims=True)
-    powers = np.exp(scores)
+    powers = same_time.exp(scores)
     others = np.maximum(powers.sum(axis=1, keepdims=True) - powers, _TINY)
-    odds: _Floats = scores - np.log(others)
+    odds: _Floats = scores - same_time.log(others)
     return odds
 
 
 def _logistic(x: _Floats) -> _Floats:
     """Return 1/(1 + exp(-x)); a large -x, whose exponential no float holds, gives 0."""
     with np.errstate(over="ignore"):
-        chances: _Floats = 1 / (1 + np.exp(-x))
+        chances: _Floats = 1 / (1 + same_time.exp(-x))
     return chances
 
 
 def _softmax(scores: _Floats) -> _Floats:
     """Return the chance of each output, of each row by itself."""
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    powers = same_time.exp(scores - scores.max(axis=1, keepdims=True))
     chances: _Floats = powers / powers.sum(axis=1, keepdims=True)
     return chances

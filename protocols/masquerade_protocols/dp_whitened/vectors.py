@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from masquerade_core import same_time
 from masquerade_core.data.records import Records
 from masquerade_core.errors import LocalProtocolError
 from masquerade_protocols.dp_whitened.estimates import Centre, Point, Scorer, blocks, places
@@ -222,11 +223,11 @@ def _counts(u: _Floats, Y: _Floats, scorer: Scorer, B: int) -> _Integers:
     odds, nodes = scorer.log_odds(u), scorer.nodes
     for o in range(outputs):
         t = np.clip(odds[:, o], nodes[0, o], nodes[-1, o])
-        left = np.clip(np.searchsorted(nodes[:, o], t, side="right") - 1, 0, NODES - 2)
+        left = same_time.places(t, nodes[1:-1, o])
         part = np.clip((t - nodes[left, o]) / (nodes[left + 1, o] - nodes[left, o]), 0, 1)
-        upper, label = np.floor(whole * part).astype(np.int64), (Y[:, o] < 0).astype(np.int64)
-        np.add.at(counts[o], (label, left + 1), upper)
-        np.add.at(counts[o], (label, left), whole - upper)
+        upper, at = np.floor(whole * part).astype(np.int64), left + NODES * (Y[:, o] < 0)
+        counts[o] = same_time.sums(at, 2 * NODES, whole - upper).reshape(2, NODES)
+        counts[o, :, 1:] += same_time.sums(at, 2 * NODES, upper).reshape(2, NODES)[:, :-1]
     return counts.ravel()
 
 

@@ -207,6 +207,10 @@ class Cells:
 
     def counts(self) -> tuple[int, ...]:
         """Return how many records each bin has, one histogram after the other."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> tuple[int, ...]:
         parts = (
             np.bincount(column, minlength=len(histogram)).tolist()
             for column, histogram in zip(self.places.T, self.grid.histograms, strict=True)
@@ -282,6 +286,10 @@ class StreamedCells:
 
     def counts(self) -> tuple[int, ...]:
         """Return how many records each bin has, as :meth:`Cells.counts` does."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> tuple[int, ...]:
         total = np.zeros(len(self.grid), dtype=np.int64)
         for part in self.places():
             total += np.array(Cells(part.copy(), self.grid).counts(), dtype=np.int64)
@@ -352,6 +360,7 @@ def cells_loader(grid_of: Any) -> Loader:
                 "load the records with load_split or load_named, which read them as the study's protocol needs them",
             )
         check_size(data.n, study, source, party)
+        data.counts()  # now, and not after the join: how long it takes tells whether many records lie in one bin
 
     return Loader(one, grouped, check, streamed=streamed, grid_of=grid_of)
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.lazy_scipy import expit
+from masquerade_core.same_time import EVERYWHERE
 from masquerade_core.study import Model
 from masquerade_core.words import listed
 
@@ -60,16 +61,9 @@ def logistic_loss(m: _Array) -> _Array:
     return value
 
 
-_EVERYWHERE = np.linspace(-np.log(2), np.log(2), 512)
-
-
 def _sigma(m: _Array) -> _Array:
-    """Return sigma(m), in a time that tells nothing of m.
-
-    The C library computes exp with a table, and margins near 0 read but a small part of it. What is read first comes
-    from a slower memory, so such margins took less time. Now all of the table is read before.
-    """
-    expit(_EVERYWHERE)
+    """Return sigma(m), in a time that tells nothing of m (:mod:`masquerade_core.same_time`)."""
+    expit(EVERYWHERE)
     return np.asarray(expit(m), dtype=np.float64)
 
 
