@@ -18,7 +18,7 @@ their own. A comment right before a block, which no reader sees, says what is sp
     Before a ``text`` block: the block above says this, whatever its numbers and line breaks. What a ``console`` block
     shows is always compared.
 ``<!-- run by: tests/... -->``
-    This test runs it. ``<!-- this page is run by: tests/... -->`` is about all blocks of a page.
+    This test runs it, or this page. ``<!-- this page is run by: tests/... -->`` is about all blocks of a page.
 ``<!-- not run: REASON -->``
     Nobody runs it. ``<!-- this page is not run: REASON -->`` is about all blocks of a page.
 """
@@ -285,7 +285,7 @@ def main(names: Sequence[str]) -> int:
         here = [one for one in ran if one.block.page == page]
         if here:
             _say(f"{page}: {len(here)} ran in {sum(one.seconds for one in here):.0f} s")
-    for mark, words in (("run by", "run by a test"), ("not run", "not run")):
+    for mark, words in (("run by", "run by a test or another page"), ("not run", "not run")):
         marked = [block for block in everything if mark in block.marks]
         _say(f"{len(marked)} {words}:" if marked else f"0 {words}")
         for block in marked:

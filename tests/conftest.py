@@ -8,11 +8,14 @@ that cannot be repeated says little. So what the tests in this process draw foll
 import gc
 import secrets
 import threading
+from functools import lru_cache
 from types import SimpleNamespace
 
 import pytest
+from nacl.signing import VerifyKey
 
 import masquerade_core.rng
+from masquerade_core.crypto import boxes
 from masquerade_core.rng import SimulationRng
 
 
@@ -25,6 +28,27 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose a seed once, before the workers start; they get the same options."""
     if config.option.seed == "random":
         config.option.seed = secrets.token_hex(8)
+    vars(boxes)["VerifyKey"] = _RememberingKey
+
+
+class _RememberingKey:
+    """Verifies a short text once. All participants of a run are in one process here, and check the same signatures."""
+
+    def __init__(self, public: bytes) -> None:
+        self._public = public
+
+    def verify(self, data: bytes, signature: bytes) -> None:
+        (_verify if len(data) > _SHORT else _verify_once)(self._public, data, signature)
+
+
+_SHORT = 4096
+
+
+def _verify(public: bytes, data: bytes, signature: bytes) -> None:
+    VerifyKey(public).verify(data, signature)
+
+
+_verify_once = lru_cache(1 << 14)(_verify)  # where it does not raise
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -4,12 +4,13 @@ import atexit
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_group
+from typer.main import get_command, get_group
 
 from masquerade.cli import budget, data, keys, site, study
 from masquerade.cli.approve import approve
@@ -117,11 +118,17 @@ def _top(
     del version
 
 
+@cache
+def _built() -> Any:
+    """Return the commands with their options, which typer would read out of all functions anew for each line."""
+    return get_command(app)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Nothing is raised, and stdout gets the answer alone."""
     as_json = wants_json(arguments)
     try:
-        outcome = app(list(arguments) or ["--help"], prog_name="masquerade", standalone_mode=False)
+        outcome = _built()(list(arguments) or ["--help"], prog_name="masquerade", standalone_mode=False)
         if outcome == _INTERRUPTED:
             raise KeyboardInterrupt  # noqa: TRY301
         return emit(outcome, as_json=as_json) if isinstance(outcome, Outcome) else int(outcome or 0)

@@ -5,6 +5,7 @@ a comparison with it shows nothing.
 """
 
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +49,14 @@ def _chosen(records: Dataset) -> float:
     folds = min(_FOLDS, int(np.unique(y, return_counts=True)[1].min()))
     if folds < 2 or len(np.unique(y)) < 2:  # noqa: PLR2004  a fold that lacks a label judges nothing
         return 1.0
-    search = LogisticRegressionCV(Cs=list(_CHOICES), cv=folds, scoring="neg_log_loss", solver=_solver(records))
+    search = LogisticRegressionCV(Cs=list(_CHOICES), cv=folds, scoring=_likelihood, solver=_solver(records))
     return float(np.mean(search.fit(X, y).C_))
+
+
+def _likelihood(model: Any, X: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return minus the log loss. scikit-learn's own looks at its arguments for longer than a small fit takes."""
+    told = model.predict_proba(X)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    return float(np.mean(np.log(np.maximum(told, np.finfo(np.float64).eps))))
 
 
 def _solver(records: Dataset) -> str:

@@ -57,8 +57,10 @@ class FixedBase:
     """Powers of one base by Lim and Lee's comb: h rows of a bits, read by columns, in v blocks that share squarings.
 
     With h = 9 and v = 6, an exponent of 1,024 bits takes 114 multiplications and 19 squarings from a table of 6 x 511
-    entries (1.6 MB at 2,048 bits). A row of window tables would take 128 multiplications and 17 MB. The table pays for
-    itself after a dozen powers.
+    entries (1.6 MB at 2,048 bits). A row of window tables would take 128 multiplications and 17 MB.
+
+    The table is made when it begins to pay for itself: after as many powers as have together, without one, taken so
+    many multiplications as it has entries. Most keys of short runs never need one.
 
     References
     ----------
@@ -70,14 +72,20 @@ class FixedBase:
 
     def __init__(self, base: Any, modulus: Any, bits: int) -> None:
         h, v = self._ROWS, self._BLOCKS
-        self._modulus = modulus
+        self._base, self._modulus = base, modulus
         self._block = -(-bits // (h * v))
         self._columns = self._block * v
-        powers = [base]  # base^(2^(a i)), i = 0 .. h-1: row i's unit
-        for _ in range(h - 1):
+        self._before = (v << h) // bits  # powers
+        self._tables: list[list[Any]] = []
+
+    def _make(self) -> None:
+        """Make the tables."""
+        modulus = self._modulus
+        powers = [self._base]  # base^(2^(a i)), i = 0 .. h-1: row i's unit
+        for _ in range(self._ROWS - 1):
             powers.append(_square(powers[-1], self._columns, modulus))
-        self._tables = [self._table(powers, modulus)]
-        for _ in range(v - 1):
+        self._tables.append(self._table(powers, modulus))
+        for _ in range(self._BLOCKS - 1):
             powers = [_square(power, self._block, modulus) for power in powers]
             self._tables.append(self._table(powers, modulus))
 
@@ -91,6 +99,11 @@ class FixedBase:
 
     def power(self, exponent: int) -> Any:
         """Return base^exponent for 0 <= exponent < 2^bits."""
+        if self._before:
+            self._before -= 1
+            return gmpy2.powmod(self._base, exponent, self._modulus)
+        if not self._tables:
+            self._make()
         columns, block = self._columns, self._block
         lowest_first = f"{exponent:0{self._ROWS * columns}b}"[::-1]
         digits = [int(lowest_first[c::columns], 2) for c in range(columns)]

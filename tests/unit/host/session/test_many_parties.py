@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, verify
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import BadInput, DeadlinePassed, ProtocolViolation
 from masquerade_core.roster_disclosure import coin_of, heard_by, shown_to, shows_all
 from masquerade_core.seat import Seat
@@ -53,15 +53,6 @@ def world_of(parties: int = K) -> World:
     ):
         text = text.replace(old, new)
     return World(Study.parse(text), world.keys)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check each signature once: 70 parties read each other's hellos."""
-    monkeypatch.setattr("masquerade_core.wire.frames.verify", _verified)
-
-
-_verified = cache(verify)
 
 
 @pytest.fixture
