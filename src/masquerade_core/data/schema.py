@@ -259,14 +259,14 @@ def encode_column(
         values = column[None].copy()
         repaired, rows = _to_units([f], values, clamps=clamps, strict=strict)
         return values.T, repaired, rows
-    missing = np.isnan(column)
-    wrong = np.isinf(column) if strict or not clamps else np.zeros(len(column), dtype=np.bool_)
-    if f.min is not None and f.max is not None and (strict or not clamps):
-        wrong |= (column < f.min) | (column > f.max)
-    if strict or not (clamps or f.missing is not None):
-        wrong |= missing
-    block, repaired = _scaled(f, np.where(missing, float(f.filler), column), int(missing.sum()))
-    return block, repaired, np.flatnonzero(wrong)
+    missing, outside, moved = np.isnan(column), np.isinf(column), 0
+    if f.min is not None and f.max is not None:
+        outside = (column < f.min) | (column > f.max)
+        moved = int(outside.sum())
+    told = outside & (strict or not clamps) | missing & (strict or not (clamps or f.missing is not None))
+    values = np.where(missing, float(f.filler), column)
+    bins = np.searchsorted(np.array(f.edges), values, side="right")  # a value on an edge belongs to the bin above it
+    return OneHot(bins, len(f.edges) + 1), Repaired(moved, int(missing.sum())), np.flatnonzero(told)
 
 
 _NO_ROWS = np.empty(0, dtype=np.intp)
@@ -275,7 +275,7 @@ _NO_ROWS = np.empty(0, dtype=np.intp)
 def _to_units(
     features: Sequence[Feature], values: _Array, *, clamps: bool, strict: bool
 ) -> tuple[Repaired, NDArray[np.intp]]:
-    """Map numbers with public bounds to [-1, 1], in place; what is returned is that of :func:`encode_whole`.
+    """Map numbers with public bounds to [-1, 1], in place: 2 (x - min) / (max - min) - 1.
 
     Parameters
     ----------
@@ -283,6 +283,12 @@ def _to_units(
         All have bounds, and neither levels nor edges.
     values : ndarray, shape (k, n)
         A row for each feature, NaN where a cell is missing.
+
+    Returns
+    -------
+    repaired : Repaired
+    rows : ndarray of int
+        As in :func:`encode_column`.
     """
     low, high = (np.array([ends], dtype=np.float64).T for ends in zip(*((f.min, f.max) for f in features), strict=True))
     repaired, rows = Repaired(), _NO_ROWS
@@ -309,30 +315,6 @@ def _level_index(f: Feature) -> dict[str, int]:
     if MISSING_LEVEL in index:
         index.setdefault("", index[MISSING_LEVEL])
     return index
-
-
-def _scaled(f: Feature, values: _Array, filled: int) -> tuple[_Array | OneHot, Repaired]:
-    """Return the coordinates of numbers; those outside the public bounds are moved to the nearer one."""
-    clamped = 0
-    if f.min is not None and f.max is not None:
-        clamped = int(((values < f.min) | (values > f.max)).sum())
-        values = np.clip(values, f.min, f.max)
-    repaired = Repaired(clamped, filled)
-    if f.edges is not None:  # a value on an edge belongs to the bin above it
-        return OneHot(np.searchsorted(np.array(f.edges), values, side="right"), len(f.edges) + 1), repaired
-    if f.min is None or f.max is None:
-        raise LocalProtocolError(f"feature {f.name!r} has neither bounds, levels nor edges")
-    return _to_unit(f, values)[:, None], repaired
-
-
-def _to_unit(f: Feature, values: _Array) -> _Array:
-    """Map numbers from their bounds to [-1, 1], in place: 2 (x - min) / (max - min) - 1."""
-    low, high = float(f.min or 0), float(f.max or 0)
-    values -= low
-    values /= high - low
-    values *= 2.0
-    values -= 1.0
-    return values
 
 
 def _put(block: _Array | OneHot, X: NDArray[np.float64]) -> None:
