@@ -98,7 +98,7 @@ def _by_name(estimator: SimulatedClassifier) -> str:
 # --- A fit is a simulation -------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", [*ESTIMATORS, LocalAggregation(calibration="paper")], ids=_by_name)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, LocalAggregation(calibration="paper", key_bits=512)], ids=_by_name)
 def test_the_study_of_a_fit_simulated_from_a_file_gives_the_same_weights(
     estimator: SimulatedClassifier, tmp_path: Path
 ) -> None:
@@ -197,7 +197,7 @@ def test_at_a_huge_epsilon_a_classifier_of_all_records_is_scikit_learns(
 @pytest.mark.parametrize(
     ("estimator", "tolerance"),
     [
-        (LocalAggregation(epsilon=74), 8.5e-3),  # five times the sd of the noise on a weight
+        (LocalAggregation(epsilon=74, key_bits=512), 8.5e-3),  # five times the sd of the noise on a weight
         (WeightedDP(epsilon=74, rounds=400, learning_rate=2.0), 0.05),
         (Average(epsilon=1e6), 1e-3),
     ],
@@ -525,6 +525,8 @@ def test_the_statement_is_that_of_the_study(estimator: SimulatedClassifier) -> N
 
 @pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if not entry_named(e._protocol).baseline], ids=_by_name)
 def test_a_party_can_read_the_study(estimator: SimulatedClassifier, tmp_path: Path) -> None:
+    if isinstance(estimator, LocalAggregation):
+        estimator = clone(estimator).set_params(key_bits=2048)  # shorter keys are for simulations alone
     fitted = _fit(estimator)
     fitted.to_study(tmp_path / "study.toml")
     outcome = show(tmp_path / "study.toml", state=tmp_path)

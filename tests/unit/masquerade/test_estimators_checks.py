@@ -8,7 +8,7 @@ from masquerade import estimators
 from masquerade.estimators import SimulatedClassifier
 from masquerade_protocols import BASELINES, PROTOCOLS, entry_named
 
-# The checks fit some 100 times each. Fewer rounds and parties make that quick, and the code that runs is the same.
+# The checks fit some 100 times each. Fewer rounds and parties, and shorter keys, make that quick. The code is the same.
 SETTINGS: dict[str, dict[str, Any]] = {
     "PSGD": {"rounds": 5},
     "NoisyGradient": {"rounds": 5},
@@ -16,7 +16,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "DPGradientDescent": {"n_parties": 3},
     "DPWhitened": {"n_parties": 2},
     "InputNoiseSGD": {"n_parties": 3},
-    "LocalAggregation": {"n_parties": 3},
+    "LocalAggregation": {"n_parties": 3, "key_bits": 512},
     "WeightedDP": {"rounds": 20},
     "CentralDP": {"rounds": 100},
     "SoftEnsemble": {"n_auxiliary": 50},
