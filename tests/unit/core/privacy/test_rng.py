@@ -1,5 +1,6 @@
 """Sources of randomness are uniform, and repeatable only with a seed."""
 
+import hashlib
 import math
 import secrets
 from collections import Counter
@@ -56,10 +57,16 @@ def test_other_seeds_or_labels_give_other_streams(one: tuple[int | str, str], tw
     assert sum(x == y for x, y in zip(a, b, strict=True)) < 8
 
 
-def test_a_stream_does_not_depend_on_how_it_is_cut_and_never_repeats() -> None:
-    whole = SimulationRng(1).bytes(200_000)
-    parts = SimulationRng(1)
-    assert b"".join(parts.bytes(n) for n in (1, 65_534, 2, 65_536, 68_927)) == whole
+@pytest.mark.parametrize(
+    "cut",
+    [(200_000,), (1, 65_534, 2, 65_536, 68_927), (1_023, 1, 198_976), (1_000, 25, 198_975), (*[7] * 300, 197_900)],
+)
+def test_a_stream_is_its_blocks_however_it_is_cut_and_never_repeats(cut: tuple[int, ...]) -> None:
+    parts = SimulationRng(1, "a")
+    start = b"masquerade simulation\0" + b"1\0" + b"a\0"
+    blocks = [hashlib.shake_256(start + i.to_bytes(8, "big")).digest(65_536) for i in range(4)]
+    whole = b"".join(blocks)[:200_000]
+    assert b"".join(parts.bytes(n) for n in cut) == whole
     assert len({whole[i : i + 16] for i in range(0, len(whole), 16)}) == len(whole) // 16
 
 
