@@ -19,6 +19,7 @@ import pytest
 from masquerade.columns import parse_feature
 from masquerade.draft import Draft
 from masquerade_core.data import noting
+from masquerade_core.data.blocks import records_of
 from masquerade_core.data.file_faults import FaultyFile
 from masquerade_core.data.files import Place
 from masquerade_core.data.groups import load_grouped
@@ -262,7 +263,7 @@ def test_a_file_that_is_mended_between_its_two_readings_was_changed(
     study: Study, write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is refused is read once more, to say what is wrong with it."""
-    path, records_of = write(GOOD.replace("20,x", "x,x")), noting.records_of
+    path = write(GOOD.replace("20,x", "x,x"))
 
     def mended(*args: Any, **options: Any) -> Any:
         write(GOOD)
