@@ -18,6 +18,8 @@ import pytest
 
 from masquerade.columns import parse_feature
 from masquerade.draft import Draft
+from masquerade_core.data import noting
+from masquerade_core.data.blocks import records_of
 from masquerade_core.data.file_faults import FaultyFile
 from masquerade_core.data.files import Place
 from masquerade_core.data.groups import load_grouped
@@ -255,6 +257,21 @@ def test_a_bad_file_is_refused_without_showing_a_cell(
     while error is not None:  # a traceback shows the causes too
         assert CANARY not in str(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def test_a_file_that_is_mended_between_its_two_readings_was_changed(
+    study: Study, write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is refused is read once more, to say what is wrong with it."""
+    path = write(GOOD.replace("20,x", "x,x"))
+
+    def mended(*args: Any, **options: Any) -> Any:
+        write(GOOD)
+        return records_of(*args, **options)
+
+    monkeypatch.setattr(noting, "records_of", mended)
+    with raises(BadInput, "changed_while_read", path.name):
+        load_csv(path, study)
 
 
 def test_a_missing_file_is_refused(study: Study, tmp_path: Path) -> None:
