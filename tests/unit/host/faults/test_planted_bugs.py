@@ -34,6 +34,7 @@ BUGS = (
     "ZAP",
     "sum of sizes",
     "choose the path",
+    "is searched for",
     "no deadline",
 )
 
