@@ -15,6 +15,8 @@ themselves:
 ``test_same_time.py`` measures it.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,30 +34,27 @@ _BENDS = np.linspace(-20.0, 20.0, 512)  # beyond, tanh is -1 or 1
 
 def exp(x: _Floats) -> _Floats:
     """Return exp(x)."""
-    np.exp(EVERYWHERE)
-    found: _Floats = np.exp(x)
-    return found
+    return _after_its_table(np.exp, EVERYWHERE, x)
 
 
 def log(x: _Floats) -> _Floats:
     """Return the natural logarithm of x."""
-    np.log(_OCTAVE)
-    found: _Floats = np.log(x)
-    return found
+    return _after_its_table(np.log, _OCTAVE, x)
 
 
 def log2(x: _Floats) -> _Floats:
     """Return the logarithm of x to the base 2."""
-    np.log2(_OCTAVE)
-    found: _Floats = np.log2(x)
-    return found
+    return _after_its_table(np.log2, _OCTAVE, x)
 
 
 def tanh(x: _Floats) -> _Floats:
     """Return tanh(x)."""
-    np.tanh(_BENDS)
-    found: _Floats = np.tanh(x)
-    return found
+    return _after_its_table(np.tanh, _BENDS, x)
+
+
+def _after_its_table(function: Callable[[_Floats], _Floats], everywhere: _Floats, x: _Floats) -> _Floats:
+    function(everywhere)
+    return function(x)
 
 
 def places(values: _Floats, edges: _Floats) -> _Integers:
