@@ -154,7 +154,8 @@ class _Raised:
 _NOTES = (Stage, Release, Progress)
 """Effects that are answered by nothing: the role goes on at once, and the session takes them in their order.
 
-After a send it waits: else arithmetic that follows could keep the thread that sends from running.
+They wake nobody: the session takes them with the next effect that is answered, or when it next checks its clocks.
+After a send the role waits: else arithmetic that follows could keep the thread that sends from running.
 """
 
 
@@ -191,7 +192,7 @@ class _RoleThread(threading.Thread):
         finally:
             self._role.close()
 
-    def _tell(self, what: Effect | _Drawn | _Returned | _Raised) -> None:
+    def _tell(self, what: Effect | _Returned | _Raised) -> None:
         self.asked.put(what)
         with contextlib.suppress(OSError):  # the run may have ended meanwhile
             self._bell.send(b"\0")
@@ -200,10 +201,13 @@ class _RoleThread(threading.Thread):
         if isinstance(effect, Once):
             packed = pack_plain(effect.compute(self._rng))
             # The I/O thread takes what it is told in order: this is in the journal before any effect that follows.
-            self._tell(_Drawn(effect.label, packed))
+            self.asked.put(_Drawn(effect.label, packed))
             return unpack_plain(packed)
+        if isinstance(effect, _NOTES):
+            self.asked.put(effect)
+            return None
         self._tell(effect)
-        return None if isinstance(effect, _NOTES) else self._wait()
+        return self._wait()
 
     def _wait(self) -> Any:
         answer = self._answers.get()
@@ -396,10 +400,10 @@ def _sleep(session: Session, bell: socket.socket) -> None:
     patience = _RETRY if link and link.busy else _TICK
     if (due := session.due_in()) is not None:
         patience = min(patience, math.ceil(1000 * max(0.0, due)))
-    wait(link.sockets if link else (), bell, patience)
+    rang = wait(link.sockets if link else (), bell, patience)
     if session.gathers:
         time.sleep(_GATHER)
-    with contextlib.suppress(BlockingIOError):
+    if rang:
         bell.recv(4096)
 
 

@@ -159,10 +159,10 @@ def harden(sock: "zmq.Socket[bytes]", keys: Keys, handshake: float = 3.0) -> Non
     sock.curve_publickey = z85.encode(keys.public.curve)
 
 
-def wait(sockets: Collection["zmq.Socket[bytes]"], bell: socket.socket, milliseconds: int) -> None:
-    """Sleep until something arrives at a socket, the bell rings, or the time is over."""
+def wait(sockets: Collection["zmq.Socket[bytes]"], bell: socket.socket, milliseconds: int) -> bool:
+    """Sleep until something arrives at a socket, the bell rings, or the time is over; return whether it rang."""
     poller = zmq.Poller()
     poller.register(bell, zmq.POLLIN)
     for sock in sockets:
         poller.register(sock, zmq.POLLIN)
-    poller.poll(milliseconds)
+    return bell.fileno() in dict(poller.poll(milliseconds))

@@ -287,7 +287,7 @@ def test_only_a_session_that_gathers_frames_is_let_sleep_on(gathers: bool, monke
 
 
 def test_a_role_waits_for_the_session_after_a_send_and_for_no_note() -> None:
-    """A note costs no way to the other thread and back; what is noted is there before what follows."""
+    """A note costs no way to the other thread and back, and wakes nobody; it is there before what follows."""
     effects = (
         Stage("rounds"),
         Release("first", 1.0, 0.0),
@@ -309,6 +309,7 @@ def test_a_role_waits_for_the_session_after_a_send_and_for_no_note() -> None:
         assert tuple(thread.asked.get(timeout=10) for _ in effects) == effects
         thread.join(0.2)
         assert (thread.is_alive(), thread.asked.empty()) == (True, True)
+        assert bell.recv(64) == b"\0"  # of the send
         thread.abandon()
         thread.join(60)
         assert thread.asked.empty()
