@@ -9,7 +9,7 @@ records from either kind of file.
 import importlib.util
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, starmap
 from pathlib import Path
@@ -29,7 +29,7 @@ from masquerade_core.data.files import (
     parse_some,
     plain_opening,
 )
-from masquerade_core.data.schema import Encoder, Labels, WholeColumn, numeric
+from masquerade_core.data.schema import Encoder, Labels, numeric
 
 if TYPE_CHECKING:
     from masquerade_core.data.dialects import Recoded
