@@ -2,17 +2,14 @@
 
 A role, which is one participant's part of a protocol, never owns a source. It receives one inside ``Seat.once`` only.
 
-Samplers take their bits from a buffered source, which also has an exact coin of chance exp(-x), and uniform numbers.
+Samplers take their bits from a buffered source, which also has an exact coin of chance exp(-x).
 """
 
 import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from functools import cache
 from typing import Protocol
-
-import gmpy2
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.numbers import require
@@ -25,8 +22,6 @@ __all__ = [
     "SimulationRng",
     "SystemRng",
     "check_positive",
-    "grid",
-    "uniforms",
 ]
 
 
@@ -176,18 +171,6 @@ class Bits(FromBytes):
         while self.below(denominator * k) < numerator:
             k += 1
         return k % 2 == 1
-
-
-def uniforms(source: Bits, bits: int, count: int) -> list[gmpy2.mpfr]:
-    """Return ``count`` numbers uniform on the multiples of 2^-bits in (0, 1]."""
-    cell = grid(bits)
-    return [(value + 1) * cell for value in source.whole(bits, count)]
-
-
-@cache
-def grid(bits: int) -> gmpy2.mpfr:
-    """Return 2^-bits, which is exact in any precision."""
-    return gmpy2.mpfr(1) / (1 << bits)
 
 
 def check_positive(*scales: Fraction) -> None:

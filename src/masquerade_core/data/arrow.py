@@ -4,6 +4,7 @@ import importlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
@@ -58,22 +59,31 @@ class CsvColumns:
         The wanted columns that hold numbers, and those whose texts matter.
     fills : bool
         Whether bytes that are no UTF-8, and texts where numbers belong, are read as well as can be.
+    threads : int
+        How many blocks are read at a time.
     """
 
-    def __init__(self, layout: Layout, numbers: Sequence[str], others: Sequence[str], *, fills: bool) -> None:
+    def __init__(
+        self, layout: Layout, numbers: Sequence[str], others: Sequence[str], *, fills: bool, threads: int
+    ) -> None:
         self._numbers, self._others, self._fills = numbers, others, fills
+        self._threads = ThreadPoolExecutor(threads)  # they end with this reader
         self._odd = frozenset[str]()  # columns of numbers that have had a text in some block
         self._arrow, self._reads = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
         often = Counter(layout.header)
         self._names = [name if often[name] == 1 else f"{name}\0{i}" for i, name in enumerate(layout.header)]
         self._options: dict[frozenset[str], Any] = {}
 
-    def __call__(self, body: bytes) -> Mapping[str, WholeColumn] | None:
-        """Return the columns of a block; None where pyarrow cannot read them, so that it is read cell by cell.
+    def begin(self, body: bytes) -> Callable[[], Mapping[str, WholeColumn] | None]:
+        """Begin to read a block in a thread; return what waits for its columns.
 
-        A text in a column of numbers is NaN where the study fills such cells. Elsewhere it is infinite: such a number
-        fits nowhere, so its record is taken anew from its cells, which say what is wrong.
+        They are None where pyarrow cannot read them, so that the block is read cell by cell. A text in a column of
+        numbers is NaN where the study fills such cells. Elsewhere it is infinite: such a number fits nowhere, so its
+        record is taken anew from its cells, which say what is wrong.
         """
+        return self._threads.submit(self._columns, body).result
+
+    def _columns(self, body: bytes) -> Mapping[str, WholeColumn] | None:
         if not (self._fills or body.isascii()):
             try:
                 body.decode()

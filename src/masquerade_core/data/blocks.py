@@ -9,8 +9,7 @@ records from either kind of file.
 import importlib.util
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, starmap
 from pathlib import Path
@@ -30,7 +29,7 @@ from masquerade_core.data.files import (
     parse_some,
     plain_opening,
 )
-from masquerade_core.data.schema import Encoder, Labels, WholeColumn, numeric
+from masquerade_core.data.schema import Encoder, Labels, numeric
 
 if TYPE_CHECKING:
     from masquerade_core.data.dialects import Recoded
@@ -135,7 +134,7 @@ def _columns_reader(layout: Layout, numbers: Sequence[str], others: Sequence[str
         return None
     from masquerade_core.data.arrow import CsvColumns
 
-    return CsvColumns(layout, numbers, others, fills=fills)
+    return CsvColumns(layout, numbers, others, fills=fills, threads=_THREADS)
 
 
 def _as_utf8(file: "BinaryIO | Unpacked", encoding: str) -> "BinaryIO | Recoded | Unpacked":
@@ -148,15 +147,13 @@ def _as_utf8(file: "BinaryIO | Unpacked", encoding: str) -> "BinaryIO | Recoded 
 
 def _csv(path: Path, opening: Opening, reader: Any, *, fills: bool) -> Iterator[Block]:
     line, layout = opening.lines, opening.layout
-    with content_of_file(path) as file, ThreadPoolExecutor(_THREADS) as pool:
+    with content_of_file(path) as file:
         waiting: deque[Block] = deque()
         text = _as_utf8(file, opening.encoding)
         text.read(opening.size)
         for body, is_whole in _whole_lines(text, _BYTES):
             tables = partial(_tables, body, layout, path.name, line, fills)
-            columns: Callable[[], Mapping[str, WholeColumn] | None] = nothing
-            if reader is not None and is_whole:
-                columns = pool.submit(reader, body).result
+            columns = reader.begin(body) if reader is not None and is_whole else nothing
             some = partial(parse_some, body, layout, path.name, line, fills)
             waiting.append(Block(columns, tables, some))
             line += body.count(b"\n")

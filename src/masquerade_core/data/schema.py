@@ -781,14 +781,13 @@ class Encoder:
             The records with a cell that the study refuses.
         """
         clamps, place, n, repaired = self.out_of_bounds == "clamp", 0, 0, Repaired()
-        told = [_NO_ROWS]
+        refused = np.zeros(len(X), dtype=np.bool_)
 
         def take(start: int, width: int, block: _Array | OneHot, moved: Repaired, rows: NDArray[np.intp]) -> None:
             nonlocal repaired
             _put(block, X[start : start + len(block), place : place + width])
             repaired += moved
-            if len(rows):
-                told.append(rows + start)
+            refused[rows + start] = True
 
         for features, some in self._alike(columns):
             n = len(some[0])
@@ -806,7 +805,7 @@ class Encoder:
                 take(start, width, block, moved, rows)
             place += width
         self._finish(X[:n])
-        return n, repaired, np.unique(np.concatenate(told))
+        return n, repaired, np.flatnonzero(refused[:n])
 
     def _alike(self, columns: Mapping[str, WholeColumn]) -> Iterator[tuple[list[Feature], list[Any]]]:
         """Return the columns in their order: numbers with bounds some at a time, every other one by itself."""

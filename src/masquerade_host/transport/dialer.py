@@ -303,9 +303,9 @@ class PartySocket:
 
     def _resolve(self) -> None:
         host = self._address.removeprefix("tcp://").rpartition(":")[0]
-        try:
-            socket.getaddrinfo(host.strip("[]"), None, socket.AF_INET6 if "[" in host else socket.AF_INET)
-        except (OSError, UnicodeError):  # a UnicodeError means that this cannot be a name
+        try:  # bytes, as ZeroMQ looks them up: Python would load its tables of international names for a text
+            socket.getaddrinfo(host.strip("[]").encode(), None, socket.AF_INET6 if "[" in host else socket.AF_INET)
+        except OSError:
             self._unresolved.set()
 
     def _connect(self) -> None:

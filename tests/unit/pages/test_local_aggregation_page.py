@@ -11,7 +11,7 @@ import pytest
 from benchmarks.measure import make_data, make_study, run_metered
 from benchmarks.meter import MeteredTable
 
-from masquerade_core.privacy.accounting import closeness_of_sum
+from masquerade_core.privacy.closeness import closeness_of_sum
 from masquerade_core.privacy.noise.joint_gaussian import JointNoise
 from masquerade_core.privacy.noise.output_perturbation import paper_noise_norm, refined_l2_sensitivity
 from masquerade_core.seat import Join, Once

@@ -3,7 +3,7 @@
 A round releases q + x. Here q is the sum of all records' clipped vectors, rounded to a grid, and x the sum of the
 parties' shares of discrete Gaussian noise. Replacing one record moves q by at most Delta (:func:`sensitivity`). The sum
 of h shares is a normal variable that was rounded in a way that commutes with q, up to a total variation distance of
-less than 2^-200 (:func:`~masquerade_core.privacy.accounting.closeness_of_sum`). Each of the T rounds may
+less than 2^-200 (:func:`~masquerade_core.privacy.closeness.closeness_of_sum`). Each of the T rounds may
 depend on those before. From all rounds together, two neighbouring data sets are at least as hard to tell apart as one
 number drawn from N(0, 1) and one drawn from N(mu, 1), with mu = Delta sqrt(T)/sigma. ``docs/privacy/dp-gd.md`` has the
 derivation.
@@ -12,19 +12,18 @@ Each party draws its share with the standard deviation of :func:`gaussian_share_
 parties' shares is enough.
 
 Every participant computes the noise for itself, and the layout of its messages follows from it. So
-:func:`rounds_sigma` uses fractions and correctly rounded arithmetic, and gives the same number on every machine.
+:func:`rounds_sigma` uses fractions and correctly rounded decimals, and gives the same number on every machine.
 """
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 
-import gmpy2
-
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA, epsilon_of, mu_of
-from masquerade_core.privacy.numbers import require, root_up, smallest
+from masquerade_core.privacy.numbers import decimal_of, density, digits, mills_ratio, require, root_up, smallest
 from masquerade_core.study import as_fraction
 
 __all__ = [
@@ -110,7 +109,7 @@ def gaussian_share_sigma(sigma: Fraction, honest: int) -> Fraction:
     vector that differs by at most Delta in L2 norm between neighbours. Let z be continuous and normal, of standard
     deviation sqrt(h s^2 - 9) >= sigma. A guarantee (epsilon, delta) of q + z holds for q + x with
     (1 + exp(epsilon)) tau more in delta, tau =
-    :func:`~masquerade_core.privacy.accounting.closeness_of_sum`. So the exact curve of Gaussian noise in
+    :func:`~masquerade_core.privacy.closeness.closeness_of_sum`. So the exact curve of Gaussian noise in
     :mod:`masquerade_core.privacy.accounting` applies, in any number of dimensions. Further shares that the
     adversary does not know only add independent noise.
     """
@@ -128,7 +127,7 @@ It pays for noise that is larger than the space a message has for it, and for th
 """
 
 _SIGMA_BITS = 32  # fraction bits of 1/mu, and of a root
-_PRECISION = 448
+_DIGITS = 140
 _LARGEST = 2**64  # of 1/mu; no plaintext holds such noise
 _ROUNDED_UP = 1 + 1e-12  # more than the errors of a few operations on floats
 
@@ -183,9 +182,9 @@ def rounds_sigma(Delta: Fraction, rounds: int | Fraction, epsilon: float, delta:
     grid = 1 << _SIGMA_BITS
 
     def enough(multiple: int) -> bool:
-        return bool(_delta_at(Fraction(multiple, grid), epsilon) <= gmpy2.mpq(left.numerator, left.denominator))
+        return _delta_at(Fraction(multiple, grid), epsilon) <= left
 
-    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
+    with digits(_DIGITS):
         guess = min(1 / mu_of(epsilon, delta), float(_LARGEST))
         multiple = smallest(enough, int(guess * grid), least=1, most=_LARGEST * grid)
     if multiple is None:
@@ -221,12 +220,16 @@ def lost_delta(epsilon: float) -> Fraction:
     return Fraction(2 + math.ceil(math.exp(epsilon) * _ROUNDED_UP)) / (1 << LOST_BITS)
 
 
-def _delta_at(inverse: Fraction, epsilon: float) -> gmpy2.mpfr:
-    """Return delta(epsilon) at mu = 1/``inverse``, in the precision of the context."""
-    s, e = (gmpy2.mpfr(gmpy2.mpq(x.numerator, x.denominator)) for x in (inverse, as_fraction(epsilon)))
-    root = gmpy2.sqrt(gmpy2.mpfr(2))
-    below = gmpy2.erfc((e * s - 1 / (2 * s)) / root)
-    return (below - gmpy2.exp(e) * gmpy2.erfc((e * s + 1 / (2 * s)) / root)) / 2
+def _delta_at(inverse: Fraction, epsilon: float) -> Decimal:
+    """Return delta(epsilon) at mu = 1/``inverse``, in the digits of the context.
+
+    The formula is that of :func:`~masquerade_core.privacy.accounting.delta_of`.
+    """
+    s, e = decimal_of(inverse), decimal_of(as_fraction(epsilon))
+    a, b = e * s - 1 / (2 * s), e * s + 1 / (2 * s)
+    if a < 0:
+        return 1 - density(a) * (mills_ratio(-a) + mills_ratio(b))
+    return density(a) * (mills_ratio(a) - mills_ratio(b))
 
 
 @dataclass(frozen=True)

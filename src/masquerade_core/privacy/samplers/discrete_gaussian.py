@@ -2,14 +2,22 @@
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache, lru_cache
 
-import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from masquerade_core.privacy.numbers import PRECISION, erfcinv, require, smallest_bound
+from masquerade_core.privacy.numbers import (
+    decimal_of,
+    density,
+    digits,
+    erfcinv,
+    mills_ratio,
+    require,
+    smallest_bound,
+)
 from masquerade_core.rng import TAIL_BITS, Bits, Rng, check_positive
 
 __all__ = [
@@ -22,7 +30,10 @@ __all__ = [
 ]
 
 
-_PRECISION = 448
+_DIGITS = 80  # in which a bound is computed; a bound itself has at most 61
+
+
+# --- Discrete Laplace ---------------------------------------------------------------
 
 
 def discrete_laplace(rng: Rng, scale: Fraction, size: int) -> list[int]:
@@ -72,13 +83,13 @@ def tail_bound(scale: Fraction, bits: int = TAIL_BITS, count: int = 1) -> int:
     P(|x| > B) = 2 q^(B+1) / (1+q) with q = exp(-1/scale).
     """
     check_positive(scale)
-    with gmpy2.context(gmpy2.get_context(), precision=_PRECISION):
-        inverse = gmpy2.mpfr(gmpy2.mpq(scale.denominator, scale.numerator))
-        logarithm = bits * gmpy2.log(gmpy2.mpfr(2)) + gmpy2.log(2 * count / (1 + gmpy2.exp(-inverse)))
-        return max(0, int(gmpy2.ceil(logarithm / inverse)) - 1)
+    with digits(_DIGITS):
+        inverse = decimal_of(1 / scale)
+        logarithm = bits * Decimal(2).ln() + (2 * count / (1 + (-inverse).exp())).ln()
+        return max(0, math.ceil(logarithm / inverse) - 1)
 
 
-# --- JOINED ---
+# --- Discrete Gaussian --------------------------------------------------------------
 
 
 _Whole = npt.NDArray[np.int64]
@@ -208,8 +219,8 @@ def _geometric(rng: Rng, count: int) -> _Whole:
 @cache
 def _edges() -> npt.NDArray[np.uint64]:
     """Return floor(2^64 exp(-k)) for k = 45, 44, ..., 1; the first is 0, so that some edge is at most any word."""
-    with gmpy2.context(gmpy2.get_context(), precision=PRECISION):
-        return np.array([int(gmpy2.floor(gmpy2.exp(-k) * gmpy2.exp2(64))) for k in range(45, 0, -1)], dtype=np.uint64)
+    with digits(_DIGITS):
+        return np.array([int(Decimal(-k).exp() * 2**64) for k in range(45, 0, -1)], dtype=np.uint64)
 
 
 def _coins(
@@ -250,10 +261,8 @@ class _Uniform:
         width, because x exp(-x) < 1. So two cells are undecided at most on either side.
         """
         while True:
-            with gmpy2.context(gmpy2.get_context(), precision=self._bits + 64):
-                edge = int(
-                    gmpy2.floor(gmpy2.exp(-gmpy2.mpfr(gmpy2.mpq(numerator, denominator))) * gmpy2.exp2(self._bits))
-                )
+            with digits(self._bits // 3 + 20):
+                edge = int((-decimal_of(Fraction(numerator, denominator))).exp() * 2**self._bits)
             if abs(self._known - edge) > 1:
                 return self._known < edge
             self._known, self._bits = self._known << 64 | self._rng.bits(64), self._bits + 64
@@ -273,11 +282,10 @@ def discrete_gaussian_tail_bound(sigma: Fraction, size: int, bits: int = TAIL_BI
     """
     check_positive(sigma)
     require(size >= 1, "a bound on noise needs at least one coordinate")
-    with gmpy2.context(gmpy2.get_context(), precision=PRECISION):
-        unit = gmpy2.sqrt(gmpy2.mpfr(2)) * gmpy2.mpq(sigma.numerator, sigma.denominator)
-    return smallest_bound(
-        lambda B, limit: bool(gmpy2.erfc(B / unit) <= limit),
-        lambda limit: erfcinv(limit) * float(unit),
-        size=size,
-        bits=bits,
-    )
+
+    def enough(B: int, limit: Fraction) -> bool:
+        x = decimal_of(B / sigma)
+        return 2 * density(x) * mills_ratio(x) <= limit
+
+    with digits(_DIGITS):
+        return smallest_bound(enough, lambda limit: math.sqrt(2) * erfcinv(limit) * float(sigma), size=size, bits=bits)

@@ -12,7 +12,8 @@ from gmpy2 import mpz
 
 from masquerade_core.lazy_scipy import gammainccinv
 from masquerade_core.privacy.numbers import require, smallest_bound
-from masquerade_core.rng import TAIL_BITS, Rng, check_positive, grid
+from masquerade_core.privacy.samplers.many_bits import BOUND_BITS, grid
+from masquerade_core.rng import TAIL_BITS, Rng, check_positive
 
 __all__ = ["L2_TV_BITS", "l2_laplace", "l2_tail_bound"]
 
@@ -132,15 +133,16 @@ def l2_tail_bound(beta: Fraction, d: int, scale: Fraction, bits: int = TAIL_BITS
     No coordinate exceeds the norm, whose tail is that of Gamma(d): P(beta ||eta|| > x) = exp(-x) sum_{k<d} x^k / k!.
     """
     check_positive(beta, scale)
-    high = smallest_bound(
-        lambda x, limit: bool(_gamma_tail(d, x) <= limit),
-        lambda limit: float(gammainccinv(d, limit)),
-        size=1,
-        bits=bits,
-        otherwise=d + bits,
-        least=1,
-        most=64 * (d + bits),
-    )
+    with gmpy2.context(gmpy2.get_context(), precision=BOUND_BITS):
+        high = smallest_bound(
+            lambda x, limit: bool(_gamma_tail(d, x) <= limit),
+            lambda limit: float(gammainccinv(d, limit)),
+            size=1,
+            bits=bits,
+            otherwise=d + bits,
+            least=1,
+            most=64 * (d + bits),
+        )
     bound = high * scale / beta
     return -(-bound.numerator // bound.denominator) + 1
 

@@ -10,8 +10,9 @@ from fractions import Fraction
 
 import gmpy2
 
-from masquerade_core.privacy.numbers import PRECISION, erfcinv, require, smallest_bound
-from masquerade_core.rng import TAIL_BITS, Bits, Rng, check_positive, uniforms
+from masquerade_core.privacy.numbers import erfcinv, require, smallest_bound
+from masquerade_core.privacy.samplers.many_bits import BOUND_BITS, uniforms
+from masquerade_core.rng import TAIL_BITS, Bits, Rng, check_positive
 
 __all__ = ["GAUSSIAN_TV_BITS", "gaussian", "gaussian_tail_bound"]
 
@@ -130,11 +131,11 @@ def gaussian_tail_bound(sigma: Fraction, size: int, scale: Fraction, bits: int =
     with size erfc((B + 1/2) / (sqrt(2) scale sigma)) <= 2^-bits.
     """
     spread = _spread(sigma, size, scale)
-    with gmpy2.context(gmpy2.get_context(), precision=PRECISION):
+    with gmpy2.context(gmpy2.get_context(), precision=BOUND_BITS):
         unit = gmpy2.sqrt(gmpy2.mpfr(2)) * spread
-    return smallest_bound(
-        lambda B, limit: decide((B + gmpy2.mpfr("0.5")) / unit, lambda tail: bool(tail <= limit)),
-        lambda limit: erfcinv(limit) * float(unit),
-        size=size,
-        bits=bits,
-    )
+        return smallest_bound(
+            lambda B, limit: decide((B + gmpy2.mpfr("0.5")) / unit, lambda tail: bool(tail <= limit)),
+            lambda limit: erfcinv(limit) * float(unit),
+            size=size,
+            bits=bits,
+        )

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.rng import Bits, SimulationRng, check_positive, uniforms
+from masquerade_core.privacy.samplers.many_bits import uniforms
+from masquerade_core.rng import Bits, SimulationRng, check_positive
 from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting import closeness_of_sum
+from masquerade_core.privacy.closeness import closeness_of_sum
 from tests.messages import raises
 from tests.noise_helpers import exact_gaussian_law
 

@@ -23,7 +23,8 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.model import Model
-from masquerade_core.privacy.accounting import closeness_of_sum, delta_of, epsilon_of
+from masquerade_core.privacy.accounting import delta_of, epsilon_of
+from masquerade_core.privacy.closeness import closeness_of_sum
 from masquerade_core.privacy.noise.gaussian_rounds import gaussian_share_sigma, rounds_noise, rounds_sigma, sensitivity
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.rng import Rng, SimulationRng

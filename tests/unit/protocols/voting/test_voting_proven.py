@@ -19,7 +19,8 @@ from masquerade.draft import Draft, throwaway_key
 from masquerade_core.crypto.paillier import SecretKey
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate
-from masquerade_core.privacy.accounting import closeness_of_sum, epsilon_of
+from masquerade_core.privacy.accounting import epsilon_of
+from masquerade_core.privacy.closeness import closeness_of_sum
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise, counts_sensitivity
 from masquerade_core.privacy.noise.votes import sharp_sensitivity
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
