@@ -171,6 +171,12 @@ def rounds_sigma(Delta: Fraction, rounds: int | Fraction, epsilon: float, delta:
     BadInput
         No noise meets the target; the message says what would make it possible.
     """
+    return root_up(Delta**2 * rounds * _inverse_mu(epsilon, delta) ** 2, _SIGMA_BITS)
+
+
+@cache
+def _inverse_mu(epsilon: float, delta: float) -> Fraction:
+    """Return 1/mu, rounded up, with mu and errors as in :func:`rounds_sigma`."""
     if not epsilon > 0:
         raise BadInput(
             f"[privacy] epsilon is {epsilon:g}, but noise needs an epsilon greater than 0", "choose a larger epsilon"
@@ -193,7 +199,7 @@ def rounds_sigma(Delta: Fraction, rounds: int | Fraction, epsilon: float, delta:
             "encrypted number",
             "choose a larger epsilon or a larger delta",
         )
-    return root_up(Delta**2 * rounds * Fraction(multiple, grid) ** 2, _SIGMA_BITS)
+    return Fraction(multiple, grid)
 
 
 def _all_lost(epsilon: float, delta: float) -> BadInput:

@@ -12,6 +12,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from masquerade_core.errors import LocalProtocolError
+from masquerade_core.privacy import accounting
 from masquerade_core.privacy.accounting import delta_of, epsilon_of, mu_of
 
 
@@ -72,6 +73,30 @@ def test_a_tiny_mu_loses_no_digits(mu: float, reach: float) -> None:
 
     expected = quad(above, start, start + 10, epsabs=0, epsrel=1e-12, limit=400)[0]
     assert delta_of(mu, mu * reach) == pytest.approx(expected, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("guess", [0.0, 1e-9, 0.99, 1.0, 1.0 + 3e-12, 1.5, 1e9])
+def test_a_guess_changes_no_result(guess: float) -> None:
+    low, high = accounting._bisected(lambda x: x < math.sqrt(2), 0.0, 3.0, guess * math.sqrt(2))
+    assert (low, high) == (math.nextafter(math.sqrt(2), 0), math.sqrt(2))
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.3, 1.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.01])
+def test_a_search_asks_for_few_deltas(mu: float, delta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bisection to the last bit asks for some 55: each takes two tails of many digits."""
+    asked: list[float] = []
+
+    def noted(mu: float, epsilon: float) -> float:
+        asked.append(epsilon)
+        return delta_of(mu, epsilon)
+
+    monkeypatch.setattr(accounting, "delta_of", noted)
+    found = epsilon_of.__wrapped__(mu, delta)
+    first = len(asked)
+    assert first <= 35
+    assert mu_of.__wrapped__(found, delta) == pytest.approx(mu, rel=1e-9)
+    assert len(asked) - first <= 45
 
 
 def test_more_noise_is_more_private_and_extremes_stay_in_range() -> None:
