@@ -19,7 +19,7 @@ from benchmarks.meter import MESSAGE_STEPS, STEPS, MeteredTable, ordinary
 from masquerade_core.crypto import comparison
 from masquerade_core.data.schema import Dataset
 from masquerade_core.privacy.noise.output_perturbation import paper_scale
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_laplace
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import SystemRng
 from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_protocols.in_memory import run_in_memory

@@ -98,32 +98,9 @@ class Cost:
     received: int = 0
     memory: int = 0
 
-    def burden(self, K: int) -> str:
-        """Return what a large run of K parties asks of lines and machines, in words; "" where a party's part is small.
-
-        It is large from 10 MB on that a party sends and receives.
-        """
-        if self.sent + self.received < _LARGE:
-            return ""
-        sent, received, charlie_sends, charlie_receives = map(
-            _megabytes, (self.sent, self.received, K * self.received, K * self.sent)
-        )
-        return (
-            f"Each party sends about {sent} and receives about {received}; Charlie receives {charlie_receives} and "
-            f"sends {charlie_sends}. Beside its records, a party needs up to {_megabytes(self.memory)} of memory, and "
-            "so does Charlie."
-        )
-
     def forecast(self, study: Study) -> Forecast:
         """Return how long a frame may take beside the deadline: as long as the whole arithmetic of a slow machine."""
         return Forecast(self.exponentiations * slowest_exponentiation(study.key_bits), 2 * self.round_trips)
-
-
-_LARGE = 10_000_000  # bytes
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.0f} MB"
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from masquerade_core.cuts import GRINDING_BITS, delta_of_cut, most_corrupt
 from masquerade_core.errors import BadInput
-from masquerade_core.neighbours import GRINDING_BITS, NEIGHBOURS, delta_of_cut, most_corrupt
+from masquerade_core.neighbours import NEIGHBOURS
 from masquerade_core.privacy.accounting import Cost
 from masquerade_core.privacy.statement import COMPUTATIONAL, NONE, Claim, shown, without_numbers
 from masquerade_core.seat import Seat

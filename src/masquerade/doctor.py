@@ -10,6 +10,7 @@ from pathlib import Path
 import gmpy2
 
 from masquerade.budgeting import budget_line
+from masquerade.burden import burden_of
 from masquerade.checks import Check, Verdict
 from masquerade.network_checks import descriptors, network
 from masquerade.report import lead_part
@@ -77,7 +78,7 @@ def examine(
     cost = protocol.cost(study)
     yield _arithmetic(study, cost)
     yield _conversation(cost)
-    if burden := cost.burden(study.K):
+    if burden := burden_of(cost, study.K):
         yield Check("size", Verdict.NOTE, burden)
     if protocol.expectation is not None:
         expected = protocol.expectation(study)

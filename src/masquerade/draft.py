@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from masquerade.burden import burden_of
 from masquerade.codebook import Unranged
 from masquerade.draft_lines import stand_in, unranged_block, with_more, with_settings
 from masquerade.draft_text import (
@@ -273,7 +274,7 @@ class Draft:
     def burden(self) -> str:
         """What a large run asks of lines and machines: sentences without the last full stop, or nothing."""
         study = self._checked()
-        return _cost_of(study).burden(study.K).removesuffix(".")
+        return burden_of(_cost_of(study), study.K).removesuffix(".")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from masquerade.burden import burden_of
 from masquerade.evaluation_view import evaluation_shown
 from masquerade.layout import heading, paragraphs, short
 from masquerade.statement_view import documentation, flags, statement
@@ -151,7 +152,7 @@ def explained(
         heading("Who must not work together"),
         paragraphs(explanation.collusion),
         heading("What it costs"),
-        paragraphs((*explanation.cost, *filter(None, (cost.burden(study.K),)))),
+        paragraphs((*explanation.cost, *filter(None, (burden_of(cost, study.K),)))),
         *((heading(f"What to expect of the {expectation.about}"), *_expected(expectation)) if expectation else ()),
         heading("What my data must have"),
         paragraphs(explanation.needs or needs),

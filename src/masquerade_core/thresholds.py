@@ -14,7 +14,7 @@ numbers are chosen so that four things hold:
 4. *The run goes on.* At most k - t of anybody's neighbours, and of the committee, fall silent.
 
 The coin draws the circle, so the numbers of corrupt and silent neighbours are hypergeometric. 1 to 3 may fail with a
-chance of 2^-40 for an attacker who tries 2^40 coins (:data:`~masquerade_core.neighbours.GRINDING_BITS`), and 4 with
+chance of 2^-40 for an attacker who tries 2^40 coins (:data:`~masquerade_core.cuts.GRINDING_BITS`), and 4 with
 2^-20. Where k would be K - 1 or more, all are neighbours, and all are the committee. Then no chance is left. It needs
 min_survivors of (K + C)/2 + 1 or more, rounded up.
 
@@ -33,7 +33,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from masquerade_core.neighbours import GRINDING_BITS
+from masquerade_core.cuts import GRINDING_BITS
 
 __all__ = ["Thresholds", "tail_bits", "thresholds"]
 

@@ -8,7 +8,8 @@ import pytest
 from opendp import prelude as dp
 from scipy import stats
 
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_laplace
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import SimulationRng
 from tests.noise_helpers import P_ACCEPT, P_REJECT
 

@@ -62,7 +62,7 @@ from masquerade_core.model import Model, scores_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
 from masquerade_core.privacy.several_records import PARTY, PERSON
-from masquerade_core.privacy.statement import ALL_FOLLOW, COMPUTATIONAL, Claim, SharedNoiseRows, digits
+from masquerade_core.privacy.statement import ALL_FOLLOW, COMPUTATIONAL, Claim, SharedNoiseRows
 from masquerade_core.seat import Seat
 from masquerade_core.study import Study
 from masquerade_core.words import counted
@@ -72,7 +72,7 @@ from masquerade_protocols.blocks.noise_shares import FreshNoise, Parallel, Price
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums
 from masquerade_protocols.blocks.sum_words import sum_words
-from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
+from masquerade_protocols.entry import Cost, Explanation, Protocol, late
 
 __all__ = [
     "Confusion",
@@ -90,7 +90,6 @@ __all__ = [
     "measured",
     "measured_by_all",
     "noise_of",
-    "what_leaves",
     "with_evaluation",
 ]
 
@@ -410,25 +409,6 @@ _PARALLEL = (
     "A record is learned from or held back, never both. So it takes part in the training or in these counts, and the "
     "two cost no more together than the larger one: this row adds nothing to the others."
 )
-_LEAVES = """
-{share} % of your records, chosen by their place in the file, are held back: nothing is learned from them. {sums} Your
-share of the noise is on every number, and {also} hide them like the sums before. Before the first round, the number
-of your records held back leaves as well.
-"""
-_TWO_SUMS = """
-Once the model is there, two more sums leave. The first counts in which of {cells} ranges of scores they lie. The second
-counts how many of each label lie in each of {bins} ranges at most, and adds up the squares by which the model's
-probabilities are off.
-"""
-_ONE_SUM = """
-Once the model is there, one more sum leaves. It counts how many of each class get which answer.
-"""
-_COST = """
-Measuring the model costs nothing more. What is promised of a record, epsilon = {epsilon}, holds for the run as a whole.
-A record that is held back shows in the counts alone; the model does not depend on it. Every other record shows in the
-training alone. This holds because the side of a record follows from its place in the file. If you sort the file anew
-between two runs, their costs add up, as those of any two runs do.
-"""
 
 
 def evaluation_rows(study: Study) -> tuple[Claim, ...]:
@@ -454,11 +434,7 @@ def evaluation_rows(study: Study) -> tuple[Claim, ...]:
     )
 
 
-def what_leaves(study: Study) -> str:
-    """Return in words which sums are made of the records that measure a model."""
-    if study.multiclass:
-        return paragraphs(_ONE_SUM, {})[0]
-    return paragraphs(_TWO_SUMS, {"cells": CELLS, "bins": MOST_BINS})[0]
+_explained = late("masquerade_protocols.blocks.explanation", "with_evaluation_explained")
 
 
 def with_evaluation(entry: Protocol) -> Protocol:
@@ -482,14 +458,8 @@ def with_evaluation(entry: Protocol) -> Protocol:
         said = entry.explain(study)
         if study.evaluation is None:
             return said
-        words = {
-            "share": f"{100 * study.evaluation.share:.4g}",
-            "epsilon": digits(study.privacy.epsilon),
-            "sums": what_leaves(study),
-            "also": sum_words(study).also_hidden,
-        }
-        leaves, cost = paragraphs(_LEAVES, words), paragraphs(_COST, words)
-        return replace(said, leaves=(*said.leaves, *leaves), cost=(*said.cost, *cost))
+        with_words: Explanation = _explained(study, said)
+        return with_words
 
     def cost(study: Study) -> Cost:
         price = entry.cost(study)

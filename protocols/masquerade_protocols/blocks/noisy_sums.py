@@ -1,4 +1,4 @@
-"""The statement and the explanation of a run that opens T noisy sums, where each party draws a share of the noise.
+"""The statement of a run that opens T noisy sums, where each party draws a share of the noise.
 
 ``dp-gd`` is such a run, and so is ``psgd`` with ``calibration = "proven"``. A round opens q + x: q is the sum of all
 records' gradients on the grid, x the sum of the parties' shares of noise. The point of each round follows from the
@@ -15,7 +15,6 @@ from masquerade_core.privacy.statement import (
     BREAKS,
     Claim,
     SharedNoiseRows,
-    gained,
     honest_noise,
     large_delta,
 )
@@ -24,16 +23,11 @@ from masquerade_core.words import counted
 from masquerade_protocols.blocks.evaluation import noise_of as evaluation_noise
 from masquerade_protocols.blocks.masked_sum import whose_noise
 from masquerade_protocols.blocks.sum_words import SumWords, sum_words
-from masquerade_protocols.entry import Explanation, paragraphs
 
 __all__ = [
     "Observed",
-    "careful_of_delta",
-    "collusion_of_sums",
-    "explain_noisy_sums",
     "noisy_sums_statement",
     "noisy_views",
-    "of_a_person",
     "without_noise",
 ]
 
@@ -192,97 +186,3 @@ def _of_several(study: Study, noise: SharedNoise) -> Callable[[int], Bound]:
         return max(epsilon for epsilon, _ in known), max(delta for _, delta in known)
 
     return bound
-
-
-# --- In plain words ---------------------------------------------------------------
-
-_LEAVES = """
-Your records stay on your machine.
-
-What leaves, in {rounds}: the sum of your records' gradients, with your share of the noise added. A record's gradient
-tells how that record would change a classifier that everybody knows.{cut} The sum is {hidden}. Before the first round,
-the number of your records leaves, hidden in the same way.
-
-What everybody sees: the number of all records together, and the noisy sum over all records, round by round. If there
-are only two parties, each learns the other's number of records. The model follows from these sums, and so does the
-classifier of every round.
-"""
-_COLLUSION = """
-{promise}
-
-{collusion}
-
-Parties that side with Charlie subtract their own noise. {beyond}
-
-Everybody is assumed to follow the protocol and to draw its share of the noise. A contribution that is {ends} or
-from another run ends the run. Nobody notices a party that lies about its records or adds no noise.
-"""
-_COST = """
-{gained} That holds for all rounds together. It is proved for the model, and for everything that is seen during the
-run.{careful}{person}
-
-A second run over the same records costs the same again: the costs add up.
-"""
-
-
-def explain_noisy_sums(study: Study, rounds: int, cut: str = "", leaves: str = _LEAVES) -> Explanation:
-    """Return the study in plain words: T noisy sums of gradients that meet the privacy target.
-
-    Parameters
-    ----------
-    study : Study
-    rounds : int
-        T.
-    cut : str
-        A sentence on what a party does to each gradient before it adds them up.
-    leaves : str
-        What leaves and who sees it, as paragraphs, in place of those on T sums of gradients; "{hidden}" says how.
-    """
-    privacy = study.privacy
-    words = {
-        "hidden": sum_words(study).hidden,
-        "rounds": "one round" if rounds == 1 else f"each of {counted(rounds, 'round')}",
-        "cut": f" {cut}" if cut else "",
-        "gained": gained(privacy.epsilon, privacy.delta, about="one of your records"),
-        "careful": careful_of_delta(study),
-        "person": of_a_person(study),
-    }
-    return Explanation(paragraphs(leaves, words), collusion_of_sums(study, "the model"), paragraphs(_COST, words))
-
-
-def collusion_of_sums(study: Study, released: str) -> tuple[str, ...]:
-    """Return who must not work together, in a study whose sums carry noise in shares; ``released`` is what is seen."""
-    t = study.privacy.colluders
-    if t:
-        parties = "one other party sides" if t == 1 else f"{t} other parties side"
-        promise = f"The promise holds even if {parties} with Charlie."
-        beyond = "If more do, less is promised; the privacy statement says how much."
-    else:
-        promise = f"What is promised holds against Charlie, and against all who see {released}."
-        beyond = (
-            "The noise is not sized for that. Every party knows its own noise, so less is promised against a party "
-            "than against outsiders; the privacy statement says how much. Set colluders to 1 or more, and there will "
-            "be more noise."
-        )
-    words = {"promise": promise, "beyond": beyond, "collusion": sum_words(study).collusion}
-    words["ends"] = "dropped, doubled" if study.dropouts is None else "doubled"
-    return paragraphs(_COLLUSION, words)
-
-
-def careful_of_delta(study: Study) -> str:
-    """Return a warning to append to what a study costs, or "" where delta is less than one in all records."""
-    fewest = study.K * study.study.min_records
-    if study.privacy.delta * fewest < 1:
-        return ""
-    return f" Such a delta is large: with {fewest:,} records it allows one of them to be published."
-
-
-def of_a_person(study: Study) -> str:
-    """Return a sentence on a person with several records, or "" where the study counts on one."""
-    people = study.study.records_per_person
-    if people == 1:
-        return ""
-    return (
-        f" The study counts on persons with up to {people:,} records. More can be learned of all records of a person "
-        "than of one; the privacy statement says how much."
-    )

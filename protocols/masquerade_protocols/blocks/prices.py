@@ -13,7 +13,7 @@ from masquerade_core.privacy.statement import Claim
 from masquerade_core.study import Study
 from masquerade_core.words import counted
 from masquerade_protocols.blocks.layouts import has_double_masks
-from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs
+from masquerade_protocols.entry import Cost, Explanation, Protocol, late
 
 __all__ = [
     "price_of_sums",
@@ -71,27 +71,7 @@ def price_of_sums(study: Study, plaintexts: Sequence[int], *, blinded: bool = Fa
 
 # --- Runs that may lose parties -----------------------------------------------------
 
-
-_COST = """
-Parties may fall silent. The run goes on as long as {s} of the {K} parties remain. Charlie then asks those for new
-contributions, with fresh noise, {times} in all at most. He could also claim that a party is silent when it is not. So
-the noise is sized for that from the start: it is {price} larger than if the run needed everybody to the end.{forks}
-"""
-_DOUBLE_COST = """
-Parties may fall silent. The run goes on as long as {s} of the {K} parties remain. Every contribution is under two
-masks, and {k} other parties hold shares of both. Any {t} of them open one of the two: which one depends on whether the
-contribution came. A party that falls silent before it has contributed to a sum is left out of it; a sum without noise,
-such as that of the sizes, needs everybody. No sum is made again. The noise is sized for {s} parties from the start: it
-is {price} larger than if the run needed everybody to the end.{ends}
-"""
-_ENDS = (
-    " The run also ends if fewer than {t} of somebody's {k} still answer. That has a chance of less than one in a "
-    "million if no more parties fall silent than may, no matter which."
-)
-_FORKS = (
-    " With so few parties, a Charlie who breaks the rules can tell two groups of them that the others are gone. Then "
-    "the groups end with two different models, and neither learns more than is said here."
-)
+_explained = late("masquerade_protocols.blocks.explanation", "with_dropouts_explained")
 
 
 def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Protocol:
@@ -121,22 +101,8 @@ def with_retries(entry: Protocol, dearest: Callable[[Study], Fraction]) -> Proto
         said = entry.explain(study)
         if study.dropouts is None:
             return said
-        if has_double_masks(study):
-            from masquerade_protocols.blocks.double_masks import thresholds_of
-
-            sizes = thresholds_of(study)
-            price = f"{100 * able.dropout_price(study):.0f} %"
-            words = {"s": study.survivors, "K": study.K, "k": sizes.neighbours, "t": sizes.threshold, "price": price}
-            words["ends"] = _ENDS.format(**words) if sizes.neighbours + 1 < study.K else ""
-            return replace(said, cost=(*said.cost, *paragraphs(_DOUBLE_COST, words)))
-        words = {
-            "s": study.survivors,
-            "K": study.K,
-            "times": "once" if study.retries == 1 else f"{study.retries} times",
-            "price": f"{100 * able.dropout_price(study):.0f} %",
-            "forks": _FORKS if 2 * study.survivors <= study.K + study.privacy.colluders else "",
-        }
-        return replace(said, cost=(*said.cost, *paragraphs(_COST, words)))
+        with_words: Explanation = _explained(study, said, able.dropout_price(study))
+        return with_words
 
     able = replace(entry, statement=statement, explain=explain, no_retries="", dearest=dearest)
     return able

@@ -9,12 +9,11 @@ from masquerade_core.words import listed
 from masquerade_protocols.blocks.descent import descent_lengths
 from masquerade_protocols.blocks.evaluation import with_evaluation
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
-from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums, with_retries
 from masquerade_protocols.dp_gd import roles, schedule
 from masquerade_protocols.dp_gd.noiseless import noiseless
 from masquerade_protocols.dp_gd.statement import statement
-from masquerade_protocols.entry import Cost, Explanation, Protocol, WeightNoise
+from masquerade_protocols.entry import Cost, Explanation, Protocol, WeightNoise, late
 
 __all__ = ["DP_GD"]
 
@@ -32,9 +31,14 @@ learning_rate = "auto"
 """
 
 
+_in_words = late("masquerade_protocols.blocks.explanation", "explain_noisy_sums")
+
+
 def _explain(study: Study) -> Explanation:
     clip = float(schedule.clip_of(study))
-    return explain_noisy_sums(study, schedule.rounds_of(study), f"Each gradient is cut to a length of {clip:g}.")
+    cut = f"Each gradient is cut to a length of {clip:g}."
+    said: Explanation = _in_words(study, schedule.rounds_of(study), cut)
+    return said
 
 
 def _expectation(study: Study) -> Expectation:

@@ -9,7 +9,6 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluation import with_evaluation
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
-from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums, with_retries
 from masquerade_protocols.dp_glm import public, roles
 from masquerade_protocols.dp_glm.statement import statement
@@ -32,8 +31,12 @@ records are so few that nothing can be told, no noisy sum leaves.
 """
 
 
+_in_words = late("masquerade_protocols.blocks.explanation", "explain_noisy_sums")
+
+
 def _explain(study: Study) -> Explanation:
-    return explain_noisy_sums(study, len(public.SUMS), leaves=_LEAVES)
+    said: Explanation = _in_words(study, len(public.SUMS), leaves=_LEAVES)
+    return said
 
 
 def _cost(study: Study) -> Cost:

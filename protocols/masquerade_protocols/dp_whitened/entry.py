@@ -8,7 +8,6 @@ from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import count_layout
 from masquerade_protocols.blocks.evaluation import with_evaluation
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
-from masquerade_protocols.blocks.noisy_sums import explain_noisy_sums
 from masquerade_protocols.blocks.prices import price_of_sums, with_retries
 from masquerade_protocols.dp_whitened import public, roles
 from masquerade_protocols.dp_whitened.statement import statement
@@ -31,8 +30,12 @@ parties, each learns the other's number of records. The model follows from these
 """
 
 
+_in_words = late("masquerade_protocols.blocks.explanation", "explain_noisy_sums")
+
+
 def _explain(study: Study) -> Explanation:
-    return explain_noisy_sums(study, public.MOST_ROUNDS, leaves=_LEAVES)
+    said: Explanation = _in_words(study, public.MOST_ROUNDS, leaves=_LEAVES)
+    return said
 
 
 def _cost(study: Study) -> Cost:

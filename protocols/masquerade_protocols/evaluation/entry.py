@@ -8,9 +8,9 @@ from masquerade_core.privacy.expectation import Expectation, Verdict, counted_re
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import count_layout
-from masquerade_protocols.blocks.evaluation import evaluation_layouts, evaluation_lengths, noise_of, what_leaves
+from masquerade_protocols.blocks.evaluation import evaluation_layouts, evaluation_lengths, noise_of
+from masquerade_protocols.blocks.explanation import careful_of_delta, collusion_of_sums, of_a_person, what_leaves
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
-from masquerade_protocols.blocks.noisy_sums import careful_of_delta, collusion_of_sums, of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums, with_retries
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs

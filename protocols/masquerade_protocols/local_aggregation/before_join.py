@@ -13,7 +13,7 @@ from masquerade_core.data.records import Records
 from masquerade_core.errors import RefusedLocally
 from masquerade_core.learning.erm import fit_records
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_laplace
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat

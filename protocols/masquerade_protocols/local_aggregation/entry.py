@@ -7,7 +7,7 @@ from masquerade_core.privacy.noise.output_perturbation import paper_scale
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
-from masquerade_protocols.blocks.noisy_sums import careful_of_delta, of_a_person
+from masquerade_protocols.blocks.explanation import careful_of_delta, of_a_person
 from masquerade_protocols.comparing import times
 from masquerade_protocols.entry import Cost, Explanation, Protocol, WeightNoise, paragraphs
 from masquerade_protocols.local_aggregation.noiseless import expectation, noiseless, times_the_paper_s

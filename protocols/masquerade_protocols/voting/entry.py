@@ -7,8 +7,8 @@ from masquerade_core.privacy.noise.vote_counts import COUNT_BITS
 from masquerade_core.privacy.statement import gained
 from masquerade_core.study import Study
 from masquerade_core.words import counted
+from masquerade_protocols.blocks.explanation import of_a_person
 from masquerade_protocols.blocks.noise_shares import spends_gaussian
-from masquerade_protocols.blocks.noisy_sums import of_a_person
 from masquerade_protocols.blocks.prices import price_of_sums
 from masquerade_protocols.blocks.sum_words import sum_words
 from masquerade_protocols.entry import Cost, Explanation, Protocol, paragraphs

@@ -35,6 +35,7 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
     """Check a study file, list its faults, and estimate the quality of the model."""
     from rich.text import Text
 
+    from masquerade.burden import burden_of
     from masquerade.report import size_of_record
     from masquerade_core.study_files import load_study
     from masquerade_protocols import entry_of
@@ -53,7 +54,7 @@ def check(study: StudyArgument, output_format: FormatOption = Format.TEXT) -> Ou
         f"epsilon = {loaded.privacy.epsilon:g}{warning}"
     )
     expected = entry.expectation(loaded) if entry.expectation else None
-    burden = "" if entry.baseline else entry.cost(loaded).burden(loaded.K)
+    burden = "" if entry.baseline else burden_of(entry.cost(loaded), loaded.K)
     told = [text for text in (expected.text if expected else "", burden) if text]
     return Outcome(
         valid,
@@ -81,6 +82,7 @@ def show(
     from rich.text import Text
 
     from masquerade.budgeting import budget_line
+    from masquerade.burden import burden_of
     from masquerade.report import explained, heading
     from masquerade_core.errors import BadInput
     from masquerade_host.store.state import state_folder
@@ -122,7 +124,7 @@ def show(
             "collusion": list(explanation.collusion),
             "cost": list(explanation.cost),
             "expectation": expected.to_json() if expected else None,
-            "burden": cost.burden(loaded.K),
+            "burden": burden_of(cost, loaded.K),
             "budget": None if line is None else {"fits": line.fits, "text": line.text},
             "code": code or None,
         },

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.learning.losses import Loss
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_laplace
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng

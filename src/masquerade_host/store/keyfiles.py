@@ -20,7 +20,7 @@ from masquerade_core.crypto.boxes import Secret, SigningKey
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 
-__all__ = ["HALVES_BYTES", "Keys", "load_keys", "text_of", "too_little_memory"]
+__all__ = ["HALVES_BYTES", "Keys", "load_keys", "text_of"]
 
 _MAGIC = "masquerade secret keys 1"
 _LOCKED_MAGIC = "masquerade secret keys 2"  # the same keys under a passphrase
@@ -128,17 +128,15 @@ def _check_folder(folder: Path, others: int) -> None:
         raise BadInput(f"others can write to {folder}, and so replace the key file", f"chmod go-w {folder}")
 
 
-def _passphrase_of(path: Path) -> str:
-    from masquerade_host.store.locked_keys import passphrase_of
-
-    return passphrase_of(path)
-
-
 def _parse(path: Path, raw: bytes, ask: Callable[[Path], str] | None) -> Keys:
     # No cause is chained and nothing is quoted: the text may be half a key.
     lines = raw.decode("ascii", "replace").splitlines()
-    if lines[:1] == [_LOCKED_MAGIC] and (halves := _unlocked(path, lines[1:], ask)) is not None:
-        return Keys.of(halves)
+    if lines[:1] == [_LOCKED_MAGIC]:
+        from masquerade_host.store.locked_keys import unlocked  # few key files have a passphrase
+
+        halves = unlocked(path, lines[1:], ask)
+        if halves is not None and len(halves) == HALVES_BYTES:
+            return Keys.of(halves)
     try:
         magic, curve, seed = lines[0], *(base64.b64decode(line, validate=True) for line in lines[1:3])
     except (IndexError, ValueError, binascii.Error):
@@ -146,29 +144,3 @@ def _parse(path: Path, raw: bytes, ask: Callable[[Path], str] | None) -> Keys:
     if magic != _MAGIC or len(lines) != 3 or (len(curve), len(seed)) != (_KEY_BYTES, _KEY_BYTES):  # noqa: PLR2004
         raise BadInput(f"{path} is not a key file of this program", "give the file that 'masquerade keys new' made")
     return Keys(curve, seed)
-
-
-def _unlocked(path: Path, lines: list[str], ask: Callable[[Path], str] | None) -> bytes | None:
-    """Return both halves of keys that a passphrase encrypts; None if the lines hold no such keys."""
-    from masquerade_host.store.locked_keys import LockedKeys, NotEnoughMemory, WrongPassphrase
-
-    if (locked := LockedKeys.parse(lines)) is None:
-        return None
-    try:
-        halves: bytes = locked.open((ask or _passphrase_of)(path))
-    except WrongPassphrase:
-        raise BadInput(
-            f"the passphrase does not open the key file {path}, or the file was changed",
-            "give the passphrase that was chosen when the keys were made; nothing else can open them",
-        ) from None
-    except NotEnoughMemory as error:
-        raise too_little_memory(path, error) from None
-    return halves if len(halves) == 2 * _KEY_BYTES else None
-
-
-def too_little_memory(path: Path, error: Exception) -> BadInput:
-    """Return the error of a key file whose passphrase needs more memory than there is."""
-    return BadInput(
-        f"the passphrase of {path} needs {error} MB of memory for a moment, which this machine does not give",
-        "raise the memory limit of this process or container",
-    )

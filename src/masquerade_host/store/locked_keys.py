@@ -15,6 +15,7 @@ import os
 import stat
 import sys
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,16 @@ from nacl.secret import SecretBox
 from masquerade_core.errors import BadInput
 from masquerade_core.rng import Rng
 
-__all__ = ["VARIABLE", "LockedKeys", "NotEnoughMemory", "WrongPassphrase", "new_passphrase", "passphrase_of"]
+__all__ = [
+    "VARIABLE",
+    "LockedKeys",
+    "NotEnoughMemory",
+    "WrongPassphrase",
+    "new_passphrase",
+    "passphrase_of",
+    "too_little_memory",
+    "unlocked",
+]
 
 
 # --- Passphrases -----------------------------------------------------------------
@@ -205,3 +215,32 @@ def _key(passphrase: str, salt: bytes, passes: int, memory: int) -> bytes:
         return argon2id.kdf(SecretBox.KEY_SIZE, words, salt, opslimit=passes, memlimit=memory)
     except nacl.exceptions.RuntimeError:
         raise NotEnoughMemory(str(memory >> 20)) from None
+
+
+def unlocked(path: Path, lines: list[str], ask: Callable[[Path], str] | None) -> bytes | None:
+    """Return the secret that these lines of a key file hold; None if they hold none.
+
+    Raises
+    ------
+    BadInput
+        The passphrase is another one, or this machine has too little memory for it.
+    """
+    if (locked := LockedKeys.parse(lines)) is None:
+        return None
+    try:
+        return locked.open((ask or passphrase_of)(path))
+    except WrongPassphrase:
+        raise BadInput(
+            f"the passphrase does not open the key file {path}, or the file was changed",
+            "give the passphrase that was chosen when the keys were made; nothing else can open them",
+        ) from None
+    except NotEnoughMemory as error:
+        raise too_little_memory(path, error) from None
+
+
+def too_little_memory(path: Path, error: Exception) -> BadInput:
+    """Return the error of a key file whose passphrase needs more memory than there is."""
+    return BadInput(
+        f"the passphrase of {path} needs {error} MB of memory for a moment, which this machine does not give",
+        "raise the memory limit of this process or container",
+    )

@@ -9,8 +9,8 @@ from masquerade_core.errors import BadInput
 from masquerade_core.identity import PublicKeys
 from masquerade_core.rng import SystemRng
 from masquerade_host.store.kept_keys import UNTIL, public_beside
-from masquerade_host.store.keyfiles import HALVES_BYTES, Keys, load_keys, text_of, too_little_memory
-from masquerade_host.store.locked_keys import LockedKeys, NotEnoughMemory, passphrase_of
+from masquerade_host.store.keyfiles import HALVES_BYTES, Keys, load_keys, text_of
+from masquerade_host.store.locked_keys import LockedKeys, NotEnoughMemory, passphrase_of, too_little_memory
 from masquerade_host.store.state import private_folder, sync_folder, write_new
 
 __all__ = ["Rotated", "make_keys", "rotate_keys"]

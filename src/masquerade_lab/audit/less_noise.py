@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from masquerade_core.privacy.samplers import discrete_gaussian, l2_laplace, rounded_gaussian
+from masquerade_core.privacy.samplers import discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian
 
 __all__ = ["Drawn", "less_noise"]
 
@@ -29,7 +29,7 @@ class Drawn:
 _SAMPLERS: tuple[tuple[Callable[..., Any], bool], ...] = (
     (discrete_gaussian.discrete_gaussian, False),
     (rounded_gaussian.gaussian, False),
-    (discrete_gaussian.discrete_laplace, False),
+    (discrete_laplace.discrete_laplace, False),
     (l2_laplace.l2_laplace, True),
 )
 

@@ -22,7 +22,7 @@ from masquerade_core.learning.erm import error_rate, fit, predict_labels
 from masquerade_core.learning.losses import LOGISTIC, logistic_loss
 from masquerade_core.learning.theorems import zeros_excess
 from masquerade_core.privacy.noise.output_perturbation import paper_scale
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_laplace
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import Rng, SimulationRng
 from masquerade_lab.originals import a9a
 from masquerade_lab.reproduce.engine.judging import judged, reference

@@ -36,7 +36,7 @@ from masquerade_core.learning.losses import LOGISTIC, loss_of, objective
 from masquerade_core.learning.theorems import zeros_excess
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma, sigma_share, sigma_star
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_laplace
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng

@@ -20,7 +20,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.privacy.accounting import mu_of
-from masquerade_core.privacy.samplers import discrete_gaussian, l2_laplace, rounded_gaussian
+from masquerade_core.privacy.samplers import discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian
 from masquerade_core.rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_lab.audit import Gate, audits, catalogue
@@ -248,7 +248,7 @@ def test_the_fast_noise_of_local_aggregation_has_the_law_of_a_party_s_share(rule
 SAMPLERS = {
     "discrete Gaussian": (discrete_gaussian, "discrete_gaussian", (Fraction(1000), 4000)),
     "rounded Gaussian": (rounded_gaussian, "gaussian", (Fraction(7), 4000, Fraction(1 << 20))),
-    "discrete Laplace": (discrete_gaussian, "discrete_laplace", (Fraction(500), 4000)),
+    "discrete Laplace": (discrete_laplace, "discrete_laplace", (Fraction(500), 4000)),
     "l2 Laplace": (l2_laplace, "l2_laplace", (Fraction(1, 9), 4000, Fraction(1 << 20))),
 }
 

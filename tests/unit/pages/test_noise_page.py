@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from masquerade_core.privacy.samplers import discrete_gaussian, l2_laplace, rounded_gaussian
+from masquerade_core.privacy.samplers import discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian
 from masquerade_protocols import PROTOCOLS
 from tests.pages import Page, defined_tests
 
 PAGE = Page("docs/privacy/noise.md")
 
-_MODULES = (discrete_gaussian, l2_laplace, rounded_gaussian)
+_MODULES = (discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian)
 
 
 def test_every_sampler_and_every_protocol_is_on_the_page() -> None:

@@ -1,4 +1,4 @@
-"""The discrete laws on the integers, Gaussian and Laplace: exact samplers, and bounds on their tails."""
+"""The discrete Gaussian law on the integers: an exact sampler, and a bound on its tail."""
 
 import math
 from collections.abc import Callable
@@ -24,72 +24,11 @@ __all__ = [
     "discrete_gaussian",
     "discrete_gaussian_array",
     "discrete_gaussian_tail_bound",
-    "discrete_laplace",
     "discrete_laplace_draw",
-    "tail_bound",
 ]
 
 
 _DIGITS = 80  # in which a bound is computed; a bound itself has at most 61
-
-
-# --- Discrete Laplace ---------------------------------------------------------------
-
-
-def discrete_laplace(rng: Rng, scale: Fraction, size: int) -> list[int]:
-    """Draw independent integers with P(x) proportional to exp(-|x|/scale), exactly.
-
-    Parameters
-    ----------
-    rng : Rng
-        The only source of randomness.
-    scale : Fraction
-        Greater than 0; an integer counts as one grid unit.
-    size : int
-        How many integers.
-
-    References
-    ----------
-    Canonne, Kamath, Steinke, arXiv 2004.00010, Algorithm 2, with t/s = scale.
-    """
-    check_positive(scale)
-    source, t, s = Bits(rng), scale.numerator, scale.denominator
-    return [discrete_laplace_draw(source, t, s) for _ in range(size)]
-
-
-def discrete_laplace_draw(source: Bits, t: int, s: int) -> int:
-    """Draw one integer with P(x) proportional to exp(-|x| s/t), exactly; t and s are at least 1."""
-    while True:
-        u = source.below(t)
-        if not source.exp_minus(u, t):
-            continue
-        v = 0
-        while source.exp_minus(1, 1):
-            v += 1
-        y = (u + t * v) // s
-        negative = source.bits(1)
-        if negative and y == 0:  # otherwise 0 would come up twice as often as it should
-            continue
-        return -y if negative else y
-
-
-def tail_bound(scale: Fraction, bits: int = TAIL_BITS, count: int = 1) -> int:
-    """Return the smallest B with ``count`` P(|x| > B) <= 2^-bits for a discrete Laplace x of this scale.
-
-    So any of ``count`` draws exceeds B with a chance of at most 2^-bits.
-
-    Notes
-    -----
-    P(|x| > B) = 2 q^(B+1) / (1+q) with q = exp(-1/scale).
-    """
-    check_positive(scale)
-    with digits(_DIGITS):
-        inverse = decimal_of(1 / scale)
-        logarithm = bits * Decimal(2).ln() + (2 * count / (1 + (-inverse).exp())).ln()
-        return max(0, math.ceil(logarithm / inverse) - 1)
-
-
-# --- Discrete Gaussian --------------------------------------------------------------
 
 
 _Whole = npt.NDArray[np.int64]
@@ -176,6 +115,22 @@ def _one_by_one(source: Bits, a: int, b: int, t: int, size: int) -> list[int]:
         if all(source.exp_minus(1, 1) for _ in range(times)) and source.exp_minus(rest, denominator):
             draws.append(y)
     return draws
+
+
+def discrete_laplace_draw(source: Bits, t: int, s: int) -> int:
+    """Draw one integer with P(x) proportional to exp(-|x| s/t), exactly; t and s are at least 1."""
+    while True:
+        u = source.below(t)
+        if not source.exp_minus(u, t):
+            continue
+        v = 0
+        while source.exp_minus(1, 1):
+            v += 1
+        y = (u + t * v) // s
+        negative = source.bits(1)
+        if negative and y == 0:  # otherwise 0 would come up twice as often as it should
+            continue
+        return -y if negative else y
 
 
 # --- Many decisions at once -----------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from masquerade_core.crypto.paillier import (
 from masquerade_core.crypto.shares import invert, permutation
 from masquerade_core.learning.erm import fit
 from masquerade_core.privacy.noise.output_perturbation import paper_scale
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_laplace
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Send
 from masquerade_core.study import CHARLIE, Study

@@ -9,13 +9,10 @@ from math import comb, log2
 
 import pytest
 
+from masquerade_core.cuts import GRINDING_BITS, chance_of_cut, delta_of_cut, most_corrupt
 from masquerade_core.neighbours import (
-    GRINDING_BITS,
     NEIGHBOURS,
-    chance_of_cut,
     coin_of_set,
-    delta_of_cut,
-    most_corrupt,
     neighbours_of,
 )
 

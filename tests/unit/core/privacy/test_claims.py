@@ -18,7 +18,7 @@ from masquerade_core.privacy.noise.output_perturbation import (
     provable_delta,
     provable_epsilon,
 )
-from masquerade_core.privacy.samplers.discrete_gaussian import tail_bound
+from masquerade_core.privacy.samplers.discrete_laplace import tail_bound
 from masquerade_core.privacy.statement import NONE, Claim
 from masquerade_protocols.local_aggregation.statement import paper_statement
 from tests.messages import says

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_laplace, tail_bound
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace, tail_bound
 from masquerade_core.rng import SimulationRng, SystemRng
 from tests.helpers import calls
 from tests.messages import raises

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_laplace
+from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
+from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
 from masquerade_core.rng import Rng, SimulationRng

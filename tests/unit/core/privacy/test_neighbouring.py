@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from masquerade_core.cuts import delta_of_cut
 from masquerade_core.errors import BadInput
-from masquerade_core.neighbours import delta_of_cut
 from masquerade_core.privacy.statement import COMPUTATIONAL
 from masquerade_core.study import Study
 from masquerade_protocols import PROTOCOLS, protocol_of

@@ -17,6 +17,7 @@ from dp_accounting.pld import PLDAccountant
 from numpy.typing import NDArray
 from scipy import stats
 
+from masquerade.burden import burden_of
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.records import ROWS, OfBlock
 from masquerade_core.data.schema import Dataset
@@ -711,7 +712,7 @@ def test_the_bytes_that_are_forecast_are_sent_and_received(d: int, epsilon: floa
         assert cost.sent == pytest.approx(sent, rel=0.02)
         assert cost.received == pytest.approx(received, rel=0.02)
     assert cost.memory == 64_000_000 + 4 * 8 * d * d
-    assert not cost.burden(study.K)
+    assert not burden_of(cost, study.K)
 
 
 @pytest.mark.parametrize(
