@@ -62,6 +62,8 @@ What is left of them is 10 exp(-pi^2 3^2) < 10^-37.
 _KEPT = 4096  # results of a bisection; a statement asks for the same ones again and again
 _SMALL = 2.0**-16  # the difference of two values of R loses too many digits where mu is less
 _STEPS = 200  # at most, of a bisection; it ends earlier, when no float lies between its two ends
+_ROUGH = 1e-10  # of the first term of delta(epsilon): over a hundred times the errors of both ways to compute it
+_LARGE, _RARE = 600.0, 1e-250  # an epsilon and a chance between which nothing overflows and nothing loses digits
 
 
 def delta_of(mu: float, epsilon: float) -> float:
@@ -92,6 +94,16 @@ def delta_of(mu: float, epsilon: float) -> float:
     return density * (mills(a) - mills(b))
 
 
+def _exceeds(mu: float, epsilon: float, delta: float) -> bool:
+    """Return whether :func:`delta_of` gives more than ``delta``; floats settle it where no error of theirs matters."""
+    first, second = phi(mu / 2 - epsilon / mu), phi(-mu / 2 - epsilon / mu)
+    if epsilon < _LARGE and second > _RARE:
+        rough = first - math.exp(epsilon) * second
+        if abs(rough - delta) > _ROUGH * first:
+            return rough > delta
+    return delta_of(mu, epsilon) > delta
+
+
 @lru_cache(maxsize=_KEPT)
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with delta(epsilon) <= delta, rounded up to the float above.
@@ -109,13 +121,13 @@ def epsilon_of(mu: float, delta: float) -> float:
     """
     require(mu > 0 and 0 < delta < 1, "mu must be greater than 0, and delta between 0 and 1")
     low, high = 0.0, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
-    if delta_of(mu, low) <= delta:
+    if not _exceeds(mu, low, delta):
         return low
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        low, high = (middle, high) if delta_of(mu, middle) > delta else (low, middle)
+        low, high = (middle, high) if _exceeds(mu, middle, delta) else (low, middle)
     return high
 
 
@@ -132,13 +144,13 @@ def mu_of(epsilon: float, delta: float) -> float:
     """
     require(epsilon >= 0 and 0 < delta < 1, "epsilon must be at least 0, and delta between 0 and 1")
     low, high = 0.0, 1.0
-    while delta_of(high, epsilon) <= delta:
+    while not _exceeds(high, epsilon, delta):
         low, high = high, 2 * high
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)
+        low, high = (low, middle) if _exceeds(middle, epsilon, delta) else (middle, high)
     return low
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.privacy.accounting import delta_of, epsilon_of, mu_of
+from masquerade_core.privacy.accounting import _exceeds, delta_of, epsilon_of, mu_of
 
 
 def _hockey_stick(mu: float, epsilon: float) -> float:
@@ -88,3 +88,14 @@ def test_no_noise_has_no_curve(wrong: object) -> None:
     assert callable(wrong)
     with pytest.raises(LocalProtocolError):
         wrong()
+
+
+def test_floats_settle_only_what_the_exact_curve_says_as_well() -> None:
+    """Also where the second term of the curve is too small for a float, and right beside the curve."""
+    draw = np.random.default_rng(30)
+    exponents = draw.uniform([-6, -6], [2.5, 2.9], (2000, 2)).tolist()
+    for mu, epsilon in [(6.639848624261641, 239.84791389592337), *((10**m, 10**e) for m, e in exponents)]:
+        exact = delta_of(mu, epsilon)
+        for off in (-0.5, -1e-6, -1e-9, -1e-12, 0, 1e-12, 1e-9, 1e-6, 0.5):
+            near = exact * (1 + off)
+            assert _exceeds(mu, epsilon, near) == (exact > near)
