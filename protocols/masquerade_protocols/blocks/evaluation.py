@@ -395,7 +395,7 @@ def _judge_of_classes() -> Callable[..., Any]:
     return evaluate_classes
 
 
-# --- What commands show -------------------------------------------------------------
+# --- What the statement says --------------------------------------------------------
 
 
 _ASSUMPTIONS = (

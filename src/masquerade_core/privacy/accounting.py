@@ -27,7 +27,6 @@ Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -61,11 +60,10 @@ What is left of them is 10 exp(-pi^2 3^2) < 10^-37.
 # --- Gaussian dp -----------------------------------------------------------------
 
 _KEPT = 4096  # results of a bisection; a statement asks for the same ones again and again
-_LEAST = 1e-300  # of a number whose logarithm is taken
 _SMALL = 2.0**-16  # the difference of two values of R loses too many digits where mu is less
 _STEPS = 200  # at most, of a bisection; it ends earlier, when no float lies between its two ends
-_GUESSES = 12  # steps of the secant method; some seven are enough
-_NEAR = 1e-11  # of a guess, to either side of it
+_ROUGH = 1e-10  # of the first term of delta(epsilon): over a hundred times the errors of both ways to compute it
+_LARGE, _RARE = 600.0, 1e-250  # an epsilon and a chance between which nothing overflows and nothing loses digits
 
 
 def delta_of(mu: float, epsilon: float) -> float:
@@ -96,6 +94,16 @@ def delta_of(mu: float, epsilon: float) -> float:
     return density * (mills(a) - mills(b))
 
 
+def _exceeds(mu: float, epsilon: float, delta: float) -> bool:
+    """Return whether :func:`delta_of` gives more than ``delta``; floats settle it where no error of theirs matters."""
+    first, second = phi(mu / 2 - epsilon / mu), phi(-mu / 2 - epsilon / mu)
+    if epsilon < _LARGE and second > _RARE:
+        rough = first - math.exp(epsilon) * second
+        if abs(rough - delta) > _ROUGH * first:
+            return rough > delta
+    return delta_of(mu, epsilon) > delta
+
+
 @lru_cache(maxsize=_KEPT)
 def epsilon_of(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with delta(epsilon) <= delta, rounded up to the float above.
@@ -113,10 +121,14 @@ def epsilon_of(mu: float, delta: float) -> float:
     """
     require(mu > 0 and 0 < delta < 1, "mu must be greater than 0, and delta between 0 and 1")
     low, high = 0.0, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
-    if delta_of(mu, low) <= delta:
+    if not _exceeds(mu, low, delta):
         return low
-    guess = _crossing(lambda epsilon: delta_of(mu, epsilon), delta, high, 0.9 * high)
-    return _bisected(lambda epsilon: delta_of(mu, epsilon) > delta, low, high, guess)[1]
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if _exceeds(mu, middle, delta) else (low, middle)
+    return high
 
 
 @lru_cache(maxsize=_KEPT)
@@ -132,40 +144,14 @@ def mu_of(epsilon: float, delta: float) -> float:
     """
     require(epsilon >= 0 and 0 < delta < 1, "epsilon must be at least 0, and delta between 0 and 1")
     low, high = 0.0, 1.0
-    while delta_of(high, epsilon) <= delta:
+    while not _exceeds(high, epsilon, delta):
         low, high = high, 2 * high
-    guess = _crossing(lambda mu: delta_of(mu, epsilon), delta, high, (low + high) / 2)
-    return _bisected(lambda mu: delta_of(mu, epsilon) <= delta, low, high, guess)[0]
-
-
-def _crossing(function: Callable[[float], float], value: float, x: float, y: float) -> float:
-    """Guess where a function has a value, both above 0: by the secant method, for logarithms, from two arguments."""
-    f, g = (math.log(max(function(each), _LEAST) / value) for each in (x, y))
-    for _ in range(_GUESSES):
-        if f == g or abs(y - x) <= _NEAR * y:
-            break
-        following = y - g * (y - x) / (g - f)
-        x, y, f = y, following if following > 0 else y / 2, g
-        g = math.log(max(function(y), _LEAST) / value)
-    return y
-
-
-def _bisected(is_below: Callable[[float], bool], low: float, high: float, guess: float) -> tuple[float, float]:
-    """Return the two floats between which an argument lies that is sought, with no other float between them.
-
-    A good guess makes the search short, and none changes its result: where the neighbours of the guess lie to both
-    sides of the argument, all arguments beyond them need not be asked.
-    """
-    left, right = guess * (1 - _NEAR), guess * (1 + _NEAR)
-    left = left if low < left < high and is_below(left) else low
-    right = right if low < right < high and not is_below(right) else high
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        below = middle <= left or (middle < right and is_below(middle))
-        low, high = (middle, high) if below else (low, middle)
-    return low, high
+        low, high = (low, middle) if _exceeds(middle, epsilon, delta) else (middle, high)
+    return low
 
 
 # --- Composition --------------------------------------------------------------------

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy import accounting
-from masquerade_core.privacy.accounting import delta_of, epsilon_of, mu_of
+from masquerade_core.privacy.accounting import _exceeds, delta_of, epsilon_of, mu_of
 
 
 def _hockey_stick(mu: float, epsilon: float) -> float:
@@ -75,12 +75,6 @@ def test_a_tiny_mu_loses_no_digits(mu: float, reach: float) -> None:
     assert delta_of(mu, mu * reach) == pytest.approx(expected, rel=1e-9, abs=0)
 
 
-@pytest.mark.parametrize("guess", [0.0, 1e-9, 0.99, 1.0, 1.0 + 3e-12, 1.5, 1e9])
-def test_a_guess_changes_no_result(guess: float) -> None:
-    low, high = accounting._bisected(lambda x: x < math.sqrt(2), 0.0, 3.0, guess * math.sqrt(2))
-    assert (low, high) == (math.nextafter(math.sqrt(2), 0), math.sqrt(2))
-
-
 @pytest.mark.parametrize("mu", [0.1, 0.3, 1.0, 8.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.01])
 def test_a_search_asks_for_few_deltas(mu: float, delta: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,3 +107,14 @@ def test_no_noise_has_no_curve(wrong: object) -> None:
     assert callable(wrong)
     with pytest.raises(LocalProtocolError):
         wrong()
+
+
+def test_floats_settle_only_what_the_exact_curve_says_as_well() -> None:
+    """Also where the second term of the curve is too small for a float, and right beside the curve."""
+    draw = np.random.default_rng(30)
+    exponents = draw.uniform([-6, -6], [2.5, 2.9], (2000, 2)).tolist()
+    for mu, epsilon in [(6.639848624261641, 239.84791389592337), *((10**m, 10**e) for m, e in exponents)]:
+        exact = delta_of(mu, epsilon)
+        for off in (-0.5, -1e-6, -1e-9, -1e-12, 0, 1e-12, 1e-9, 1e-6, 0.5):
+            near = exact * (1 + off)
+            assert _exceeds(mu, epsilon, near) == (exact > near)
