@@ -16,7 +16,7 @@ from nacl.signing import VerifyKey
 
 import masquerade_core.rng
 from masquerade_core.crypto import boxes
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,8 +20,9 @@ from masquerade_core.evaluation import Bins, Evaluation
 from masquerade_core.learning.class_evaluation import ClassEvaluation
 from masquerade_core.model import Model, model_to_json
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.saved_model import model_from_json
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_protocols.blocks import evaluation as block
 from masquerade_protocols.blocks.noise_shares import FreshNoise

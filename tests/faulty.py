@@ -21,8 +21,8 @@ import pytest
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, verify
 from masquerade_core.errors import CannotConnect, DeadlinePassed, MasqueradeError, RunFailed
-from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Join, Once, Receive, Release, Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire import frames
 from masquerade_core.wire.codec import pack_plain, unpack_plain

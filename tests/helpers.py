@@ -15,8 +15,9 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey
 from masquerade_core.crypto.paillier import SecretKey, draw_primes
 from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Join, Once, Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.codec import PARTIES, Message, encode

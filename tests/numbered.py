@@ -18,8 +18,8 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from masquerade_core.model import Model
-from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Once, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire import faults

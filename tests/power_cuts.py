@@ -27,8 +27,9 @@ import pytest
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import MasqueradeError
 from masquerade_core.privacy.accounting import Total, cost_of
-from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Release, Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_host.process.driver import Stand, resume
 from masquerade_host.process.progress import quiet

@@ -16,8 +16,9 @@ import msgpack
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import MasqueradeError
-from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Effect, Once, Release, Seat
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.process.driver import Stand, resume, returned

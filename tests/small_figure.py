@@ -15,7 +15,7 @@ import numpy as np
 
 from masquerade.cli import main
 from masquerade_core.errors import BadInput
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task
 from masquerade_lab.reproduce.papers import PAPERS, Figure

@@ -7,7 +7,7 @@ import numpy as np
 
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.histograms import Cells
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table
 from masquerade_protocols.in_memory import run_in_memory

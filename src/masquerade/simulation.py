@@ -18,9 +18,10 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.classifiers import Classifier
 from masquerade_core.learning.trace import objective_trace
 from masquerade_core.model import Model, Release, error_on, model_to_json
-from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Effect, Stage
 from masquerade_core.seat import Release as Debit
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.statistics import Statistics
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table

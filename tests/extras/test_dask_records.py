@@ -29,7 +29,7 @@ from masquerade_core.data.schema import Covariates, Dataset
 from masquerade_core.data.tasks import Task, check_address
 from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally, RunFailed
 from masquerade_core.learning.gradients import GradientSum
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Label, Study
 from masquerade_core.table import Table
 from masquerade_host.store.ledger import canonical

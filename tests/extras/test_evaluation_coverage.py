@@ -23,7 +23,7 @@ from masquerade_core.evaluation import (
     z_value,
 )
 from masquerade_core.model import Model, scores_of
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.evaluation_helpers import auc_of, evaluate_in_the_clear, held_back_study, records_of
 
 RUNS = 1000

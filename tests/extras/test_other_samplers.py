@@ -10,7 +10,7 @@ from scipy import stats
 
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.noise_helpers import P_ACCEPT, P_REJECT
 
 

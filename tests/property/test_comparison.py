@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from masquerade_core.crypto.comparison import BITS, BITS_BYTES, ITEMS_BYTES, DeciderKey, evaluate
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import PEER
 from tests.property.strategies import SLOW
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from masquerade_core.crypto.paillier import Ciphertext, FullPool, PublicKey, ShortPool
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import PEER, primes, secret_key
 from tests.property.strategies import QUICK
 

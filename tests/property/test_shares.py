@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from masquerade_core.crypto.shares import invert, mask, permutation, random_permutation, share
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.property.strategies import QUICK
 
 moduli = st.integers(1, 2**70) | st.just(1 << 33) | st.integers(2**511, 2**512)

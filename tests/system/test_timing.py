@@ -14,8 +14,9 @@ import pytest
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import Broadcast, Message
 from masquerade_host.session.charlie import CharlieSession

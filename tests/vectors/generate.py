@@ -25,7 +25,7 @@ from nacl.bindings import (
 from nacl.signing import SigningKey
 
 from masquerade_core.crypto.comparison import DeciderKey, evaluate
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 
 HERE = Path(__file__).parent
 RUN = bytes(range(16))

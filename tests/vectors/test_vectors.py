@@ -17,7 +17,7 @@ from masquerade_core.crypto.paillier import FullPool, PublicKey, SecretKey
 from masquerade_core.crypto.pair_keys import BoxKey, End, check_owned, image_of, seal_anonymous
 from masquerade_core.crypto.shares import mask, permutation
 from masquerade_core.errors import ProtocolViolation, RunFailed
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import Message, decode, encode, open_envelope, pack_envelope
 from masquerade_core.wire.frames import Endpoint

@@ -9,7 +9,7 @@ import numpy as np
 from masquerade_core.data.schema import Dataset
 from masquerade_core.learning.input_noise import epochs_of, initial_weights, sgd
 from masquerade_core.privacy.expectation import Expectation, counted_records
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import SMALL_NOISE, expected_by_ratio, model_of, times
 from masquerade_protocols.entry import Noiseless, Released, Weights

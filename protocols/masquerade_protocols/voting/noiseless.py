@@ -12,7 +12,7 @@ from masquerade_core.learning.classifiers import Linear, cast_votes, named
 from masquerade_core.privacy.expectation import Expectation
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS
 from masquerade_core.privacy.noise.votes import minimiser_radius
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_protocols.comparing import expected_by_ratio, judged_by_distance
 from masquerade_protocols.entry import Noiseless, Released, Weights

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from masquerade.datasets import party_names
 from masquerade.estimators.warned import InvalidInput
-from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 
 __all__ = ["by_label", "deal", "rng_of", "study_names"]

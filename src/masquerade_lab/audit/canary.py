@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.data.schema import Dataset
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Feature, Study
 from masquerade_lab.audit.audit import Audit, Gate, Scores
 from masquerade_protocols import entry_named

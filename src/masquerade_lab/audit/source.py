@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 
 __all__ = ["Source"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 
 from masquerade_core.learning.input_noise import epochs_of, fresh_accesses, kept_accesses
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.reproduce.engine.judging import Reference, judged, reference
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task

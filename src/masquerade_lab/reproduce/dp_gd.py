@@ -20,7 +20,7 @@ from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Feature, Study
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series, mean_and_error
 from masquerade_lab.reproduce.engine.tasks import RunTasks, Task, gathered

@@ -19,7 +19,7 @@ from masquerade.datasets import breast_cancer
 from masquerade.draft import Draft, throwaway_key
 from masquerade_core.coefficients import Coefficient
 from masquerade_core.data.schema import Covariates, Dataset, Encoder
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
 from masquerade_lab.originals import Table, adult_below
 from masquerade_lab.reproduce.engine.report import Panel, Report, Row, Series

@@ -26,7 +26,8 @@ from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting import epsilon_of, mu_of
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Study
 from masquerade_core.table import Table as RunTable
 from masquerade_lab._original_files import Original, read_table

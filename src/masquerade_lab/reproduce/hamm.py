@@ -32,7 +32,7 @@ from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning.erm import TOLERANCE, fit
 from masquerade_core.learning.softmax import fit_softmax, one_hot, predict_classes, softmax_objective
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab import encoding
 from masquerade_lab.originals import Table, har, kddcup
 from masquerade_lab.reproduce.engine.judging import FALSE_ALARM, Reference, against, judged, reference

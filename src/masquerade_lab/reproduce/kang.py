@@ -26,7 +26,8 @@ from masquerade_core.learning.losses import LOGISTIC, SIGMOID, Loss
 from masquerade_core.learning.theorems import smoothness, zeros_excess
 from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.noise.local_descent import exact_mu
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.encoding import labels, one_hot, unit_ball
 from masquerade_lab.originals import Table, adult, bank, breast_cancer_original, credit_card, kddcup
 from masquerade_lab.reproduce.engine.draws import normals

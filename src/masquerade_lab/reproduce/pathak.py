@@ -23,7 +23,8 @@ from masquerade_core.learning.losses import LOGISTIC, logistic_loss
 from masquerade_core.learning.theorems import zeros_excess
 from masquerade_core.privacy.noise.output_perturbation import paper_scale
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.originals import a9a
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import Measured, Panel, Report, Row, Series, mean_and_error, measured

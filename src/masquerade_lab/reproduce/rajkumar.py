@@ -39,7 +39,8 @@ from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Feature, Study
 from masquerade_lab.baselines.gop import gop_minimiser, gop_noise
 from masquerade_lab.reproduce.engine.judging import judged, reference

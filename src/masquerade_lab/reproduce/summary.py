@@ -18,7 +18,7 @@ from masquerade_core.data.histograms import Cells
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.model import Model, error_on
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.statistics import OTHER, Statistics
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table as Seats

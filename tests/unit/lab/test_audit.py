@@ -21,7 +21,7 @@ from masquerade_core.privacy.accounting import epsilon_of
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Label
 from masquerade_lab import audit as package
 from masquerade_lab.audit import Audit, Finding, Gate, audits, catalogue, error_of

@@ -21,7 +21,7 @@ from masquerade_core.learning.erm import fit
 from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.samplers import discrete_gaussian, discrete_laplace, l2_laplace, rounded_gaussian
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_lab.audit import Gate, audits, catalogue
 from masquerade_lab.audit import study as study_module

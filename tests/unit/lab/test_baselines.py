@@ -15,7 +15,8 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import TOLERANCE, error_rate, fit, gradient_norm
 from masquerade_core.learning.losses import LOSSES, loss_of
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma
-from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.rng import SystemRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_core.words import listed
 from masquerade_lab.baselines import gop

@@ -14,7 +14,7 @@ from masquerade_core.data.pooling import pool
 from masquerade_core.errors import BadInput
 from masquerade_core.learning import gradients
 from masquerade_core.learning.losses import loss_of
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Feature, Label, Study
 from masquerade_lab.baselines.average import average_rate
 from masquerade_lab.baselines.central_dp import central_dp

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from masquerade_core.learning.input_noise import sgd
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.reproduce import Report, bixler
 from masquerade_lab.reproduce.bixler import CAP, Column, Kind, descend, draw_sample
 from masquerade_lab.reproduce.engine.judging import band

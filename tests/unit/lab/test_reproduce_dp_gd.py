@@ -10,7 +10,7 @@ import pytest
 from masquerade.datasets import Records, unit_ball
 from masquerade_core.data.schema import Dataset, Encoder
 from masquerade_core.learning.erm import error_rate
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_lab.reproduce import PAPERS, Report, dp_gd

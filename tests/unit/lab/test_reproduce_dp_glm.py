@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from masquerade_core.data.schema import Covariates
 from masquerade_core.errors import BadInput
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_lab.originals import ADULT_COLUMNS, Table
 from masquerade_lab.reproduce import PAPERS, dp_glm

@@ -18,7 +18,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import fit, gradient_norm
 from masquerade_core.privacy.accounting import mu_of
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.originals import ADULT_COLUMNS, KDDCUP_COLUMNS, Table
 from masquerade_lab.reproduce import PAPERS, Report, dp_whitened, reproduce
 from masquerade_lab.reproduce.dp_whitened import (

@@ -20,7 +20,7 @@ from scipy import stats
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.local_descent import descent_sigma
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.encoding import _coordinates, one_hot
 from masquerade_lab.originals import Table
 from masquerade_lab.reproduce import Report, kang

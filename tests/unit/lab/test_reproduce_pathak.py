@@ -16,7 +16,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 from masquerade_core.errors import BadInput
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.reproduce import Report, Row, pathak, reproduce
 from masquerade_lab.reproduce.engine.judging import Mean
 from masquerade_lab.reproduce.engine.tasks import Task, decode, encode, one_after_another

@@ -43,7 +43,7 @@ from masquerade.estimators import records as reading
 from masquerade.simulation import WATERMARK, load_split, simulate
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import MISSING_LEVEL, Encoder
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_core.study_files import load_study
 from masquerade_lab.baselines.gop import gop

@@ -21,7 +21,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.evaluation import count_sd, counts_noise
 from masquerade_core.learning.expected_intervals import expected_reach, records_needed
 from masquerade_core.model import Model
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, EvaluationSection, Study
 from masquerade_core.table import Table
 from masquerade_protocols import MEASUREMENTS, entry_of, protocol_of, statement_of

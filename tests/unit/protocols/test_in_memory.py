@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from masquerade_core.errors import RunFailed
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_protocols import PROTOCOLS, protocol_of

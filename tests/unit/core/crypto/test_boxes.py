@@ -9,7 +9,7 @@ from nacl.signing import VerifyKey
 
 from masquerade_core.crypto.boxes import BOX_OVERHEAD, SIGNATURE_BYTES, SigningKey, open_sealed, seal, verify
 from masquerade_core.crypto.pair_keys import BoxKey
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import PEER, cuts, either, flips, keeps_its_secret
 from tests.messages import raises
 

@@ -18,7 +18,8 @@ from masquerade_core.crypto.comparison import (
     check_point,
     evaluate,
 )
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import PEER, violation
 
 M33 = 1 << 33

@@ -8,7 +8,7 @@ import pytest
 from masquerade_core.crypto.packing import ZERO_BITS, Packing
 from masquerade_core.crypto.paillier import FullPool
 from masquerade_core.errors import LocalProtocolError, RunFailed
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import secret_key
 from tests.messages import raises
 

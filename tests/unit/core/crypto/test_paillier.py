@@ -16,7 +16,8 @@ from masquerade_core.crypto.boxes import SigningKey
 from masquerade_core.crypto.comparison import DeciderKey
 from masquerade_core.crypto.paillier import Ciphertext, Fresh, FullPool, PublicKey, SecretKey, ShortPool, draw_primes
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
-from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import PEER, keeps_its_secret, primes, secret_key, violation
 from tests.messages import raises
 

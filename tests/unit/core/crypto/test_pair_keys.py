@@ -31,7 +31,7 @@ from masquerade_core.crypto.pair_keys import (
     seal_anonymous,
 )
 from masquerade_core.errors import ProtocolViolation
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests import ROOT
 from tests.helpers import PEER, RUN, cuts, flips, keeps_its_secret, violation
 from tests.messages import raises

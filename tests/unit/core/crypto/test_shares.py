@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from masquerade_core.crypto.shares import invert, mask, permutation, random_permutation, share
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 
 M33 = 1 << 33
 

@@ -26,7 +26,7 @@ from masquerade_core.learning.classifiers import Linear, cast_votes, named
 from masquerade_core.learning.erm import TOLERANCE, fit, fit_records, gradient_norm
 from masquerade_core.learning.gradients import GradientSum
 from masquerade_core.learning.losses import LOGISTIC
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_host.store.ledger import canonical

@@ -17,7 +17,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
 from masquerade_core.learning import erm
 from masquerade_core.learning.classifiers import SHORT_NAMES, Linear, cast_votes, classifier_of, named
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.messages import raises, says
 from tests.vote_helpers import Fixed, unit_rows, vote_data, vote_study
 

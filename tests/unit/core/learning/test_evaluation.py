@@ -30,9 +30,9 @@ from masquerade_core.evaluation import (
     score_range,
 )
 from masquerade_core.model import Model, model_to_json
-from masquerade_core.rng import SimulationRng
 from masquerade_core.saved_model import model_from_json
 from masquerade_core.seat import Send, Stage
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_protocols import BASELINES, PROTOCOLS, entry_of, statement_of

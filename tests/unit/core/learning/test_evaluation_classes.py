@@ -12,7 +12,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.evaluation import count_sd, counts_noise
 from masquerade_core.model import Model, scores_of
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_protocols import entry_of
 from masquerade_protocols.in_memory import run_in_memory

@@ -9,8 +9,8 @@ import pytest
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import BadInput, MasqueradeError, RunFailed
 from masquerade_core.model import Model, model_to_json
-from masquerade_core.rng import SimulationRng
 from masquerade_core.saved_model import Shares, model_from_json
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import RUN
 from tests.messages import raises
 from tests.protocol_helpers import make_study

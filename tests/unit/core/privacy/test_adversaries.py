@@ -20,8 +20,9 @@ from masquerade_core.model import Model
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.statement import BREAKS, FOLLOWS, NONE, Claim
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table
 from masquerade_protocols import entry_of, statement_of

@@ -8,7 +8,8 @@ from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.samplers.many_bits import uniforms
-from masquerade_core.rng import Bits, SimulationRng, check_positive
+from masquerade_core.rng import Bits, check_positive
+from masquerade_core.simulation_rng import SimulationRng
 from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT
 

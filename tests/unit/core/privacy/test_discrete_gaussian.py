@@ -19,7 +19,8 @@ from masquerade_core.privacy.samplers.discrete_gaussian import (
     discrete_gaussian_array,
     discrete_gaussian_tail_bound,
 )
-from masquerade_core.rng import FromBytes, SimulationRng, SystemRng
+from masquerade_core.rng import FromBytes, SystemRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import calls
 from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT, P_REJECT, exact_gaussian_law, gaussian_law

@@ -17,7 +17,7 @@ from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.expectation import PROMISES, Expectation, Verdict, expected_of_sums, rounded_up, strength
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS as VOTE_BITS
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import AuxiliaryFile, Feature, Label, Study
 from masquerade_protocols import PROTOCOLS, entry_of
 from masquerade_protocols.comparing import expected_by_ratio, least_noise_left, longest_classifier

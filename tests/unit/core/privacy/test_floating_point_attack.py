@@ -18,7 +18,8 @@ from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.samplers.discrete_laplace import discrete_laplace
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.noise_helpers import P_ACCEPT
 
 RELEASES = 2_000

@@ -16,7 +16,7 @@ from masquerade_core.learning.erm import TOLERANCE, fit, gradient_norm
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.accounting import delta_of, epsilon_of
 from masquerade_core.privacy.noise.proven_objective import gop_sigma, perturbation, plane_delta
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import Study
 from masquerade_lab.baselines import gop
 from masquerade_protocols import entry_of, statement_of

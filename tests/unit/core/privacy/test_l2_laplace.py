@@ -12,7 +12,8 @@ from scipy import stats
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.samplers import l2_laplace as l2_module
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace, l2_tail_bound
-from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import calls
 from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT, P_REJECT

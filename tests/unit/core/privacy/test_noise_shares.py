@@ -11,7 +11,7 @@ from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.accounting import delta_of
 from masquerade_core.privacy.noise.gaussian_rounds import gaussian_share_sigma
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.messages import raises
 from tests.noise_helpers import P_ACCEPT, P_REJECT, gaussian_law
 

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from masquerade_core.errors import LocalProtocolError
-from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.rng import Rng, SystemRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.messages import raises
 
 

@@ -9,7 +9,8 @@ from scipy import stats
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian, gaussian_tail_bound
-from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.rng import SystemRng
+from masquerade_core.simulation_rng import SimulationRng
 from tests.helpers import calls
 from tests.noise_helpers import P_ACCEPT, P_REJECT
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from masquerade_core.crypto.paillier import Fresh, FullPool
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import (
     MAX_BODY,

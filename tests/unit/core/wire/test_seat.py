@@ -9,8 +9,9 @@ from masquerade_core.crypto.boxes import seal
 from masquerade_core.crypto.paillier import FullPool
 from masquerade_core.crypto.pair_keys import BoxKey
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Effect, Join, Once, Receive, Release, Seat, Send, Stage
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.ciphertexts import Ciphertexts
 from masquerade_core.wire.codec import Broadcast, Message, SealedMessage, encode, pack_envelope

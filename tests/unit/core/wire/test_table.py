@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation, RunFailed
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Once, Release, Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Entry, Passed, Table, replay
 from masquerade_core.wire.codec import Broadcast, Message, SealedMessage, pack_plain

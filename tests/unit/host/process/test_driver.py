@@ -20,8 +20,9 @@ from masquerade_core.errors import (
     Reported,
     RunFailed,
 )
-from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.seat import Progress, Release, Seat, Send, Stage
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import pack_plain
 from masquerade_host.process import driver

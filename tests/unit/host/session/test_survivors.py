@@ -10,8 +10,9 @@ import pytest
 
 from masquerade_core.crypto.packing import Packing
 from masquerade_core.errors import LocalProtocolError, MasqueradeError, RunFailed
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Release, Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_protocols import PROTOCOLS

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Seat
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_host.store.journal import ReplayLog
 from tests.host_helpers import Secret, World

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import ProtocolViolation, RunFailed
-from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Join, Once, Seat
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE
 from masquerade_core.table import Table
 from masquerade_core.wire.frames import Frame, split_boxes

@@ -19,7 +19,8 @@ from masquerade_core.errors import ProtocolViolation, RunFailed
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA
 from masquerade_core.privacy.noise.gaussian_rounds import charge
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Silence, Table, replay
 from masquerade_core.wire.codec import decode

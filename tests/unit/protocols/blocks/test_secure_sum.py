@@ -17,8 +17,9 @@ from masquerade_core.crypto.paillier import ShortPool
 from masquerade_core.crypto.powers import FixedBase
 from masquerade_core.crypto.shares import mask
 from masquerade_core.errors import LocalProtocolError, MasqueradeError, ProtocolViolation, RunFailed
-from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.rng import SystemRng
 from masquerade_core.seat import Receive, Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_core.wire.ciphertexts import Ciphertexts

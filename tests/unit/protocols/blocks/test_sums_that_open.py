@@ -24,8 +24,8 @@ from masquerade_core.crypto.masks import Words, tagged_hash
 from masquerade_core.crypto.pair_keys import BoxKey, End, derive, image_of, public_of
 from masquerade_core.errors import ProtocolViolation
 from masquerade_core.neighbours import neighbours_of
-from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Once, Seat
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.thresholds import Thresholds
 from masquerade_protocols.blocks.double_masks import DoublePartySums, Ring, _Held

@@ -27,8 +27,9 @@ from masquerade_core.privacy.accounting import delta_of, epsilon_of
 from masquerade_core.privacy.closeness import closeness_of_sum
 from masquerade_core.privacy.noise.gaussian_rounds import gaussian_share_sigma, rounds_noise, rounds_sigma, sensitivity
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Progress, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table, replay
 from masquerade_protocols import PROTOCOLS, protocol_of

@@ -19,7 +19,7 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.expectation import Verdict
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Table, replay
 from masquerade_lab.reproduce.dp_gd import clipped_descent

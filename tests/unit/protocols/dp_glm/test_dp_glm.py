@@ -17,7 +17,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.expectation import Verdict
-from masquerade_core.rng import SimulationRng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label, Study
 from masquerade_core.table import Silence, Table
 from masquerade_protocols.blocks import adaptive_sums

@@ -20,7 +20,8 @@ from masquerade_core.learning import input_noise as learning
 from masquerade_core.model import Model
 from masquerade_core.privacy.accounting import mu_of
 from masquerade_core.privacy.noise.noisy_copies import copies_epsilon, largest_alpha
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Table, replay
 from masquerade_protocols.blocks.paillier_sum import as_packing

@@ -21,9 +21,10 @@ from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolati
 from masquerade_core.learning.erm import fit, predict_labels
 from masquerade_core.model import model_to_json
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
-from masquerade_core.rng import Rng, SimulationRng, SystemRng
+from masquerade_core.rng import Rng, SystemRng
 from masquerade_core.saved_model import model_from_json
 from masquerade_core.seat import Once, Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_core.wire import codec

@@ -16,9 +16,10 @@ from scipy import stats
 from masquerade_core.errors import BadInput, RefusedLocally, RunFailed
 from masquerade_core.model import Model, model_to_json
 from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, JointNoise
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.saved_model import model_from_json
 from masquerade_core.seat import Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of

@@ -23,9 +23,10 @@ from masquerade_core.crypto.shares import mask
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import ProtocolViolation, RunFailed, SumRefused
 from masquerade_core.privacy.noise.joint_gaussian import SIZE_CLASSES
-from masquerade_core.rng import SimulationRng, SystemRng
+from masquerade_core.rng import SystemRng
 from masquerade_core.saved_model import Shares
 from masquerade_core.seat import Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Table
 from masquerade_core.wire.ciphertexts import Ciphertexts

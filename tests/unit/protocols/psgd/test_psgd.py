@@ -17,8 +17,9 @@ from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain, unpack_plain

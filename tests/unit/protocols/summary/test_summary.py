@@ -28,8 +28,9 @@ from masquerade_core.errors import BadInput, LocalProtocolError, RefusedLocally,
 from masquerade_core.privacy.accounting import delta_of, epsilon_of
 from masquerade_core.privacy.noise.histogram_counts import histogram_noise, histogram_sensitivity
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Release, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Feature, Label
 from masquerade_core.study_files import load_study
 from masquerade_core.table import replay

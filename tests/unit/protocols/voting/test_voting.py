@@ -18,8 +18,8 @@ from masquerade_core.data.auxiliary import Auxiliary
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, LocalProtocolError, ProtocolViolation, RunFailed
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
-from masquerade_core.rng import SimulationRng
 from masquerade_core.seat import Once, Seat, Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, Table, replay
 from masquerade_core.wire.codec import pack_plain

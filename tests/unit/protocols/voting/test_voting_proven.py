@@ -25,8 +25,9 @@ from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise, c
 from masquerade_core.privacy.noise.votes import sharp_sensitivity
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.table import replay
 from masquerade_protocols import protocol_of

@@ -20,8 +20,9 @@ from masquerade_core.learning.gradients import gradient_sum
 from masquerade_core.privacy.accounting import delta_of, epsilon_of
 from masquerade_core.privacy.noise.local_descent import descent_sigma, exact_mu
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian, gaussian_tail_bound
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Send
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import Entry, replay
 from masquerade_core.wire.ciphertexts import Ciphertexts

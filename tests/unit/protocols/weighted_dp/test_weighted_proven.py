@@ -18,8 +18,9 @@ from masquerade_core.errors import BadInput, RefusedLocally
 from masquerade_core.privacy.accounting import epsilon_of, mu_of
 from masquerade_core.privacy.noise.local_descent import MOST_ROUNDED_RECORDS, ROUNDING, local_descent_noise
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian, discrete_gaussian_tail_bound
-from masquerade_core.rng import Rng, SimulationRng
+from masquerade_core.rng import Rng
 from masquerade_core.seat import Join, Once
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study, check_section
 from masquerade_core.table import replay
 from masquerade_protocols import registry
