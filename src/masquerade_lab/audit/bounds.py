@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 __all__ = [
     "Rule",
@@ -33,15 +33,18 @@ _Array = NDArray[np.float64]
 
 
 def probability_above(hits: _Array | int, runs: int, error: float) -> _Array:
-    """Bound a probability from above by the hits; the bound is too small with a chance of at most ``error``."""
+    """Bound a probability from above by the hits; the bound is too small with a chance of at most ``error``.
+
+    It is a quantile of a beta distribution, as the inverse of the incomplete beta function.
+    """
     k = np.asarray(hits, dtype=np.float64)
-    return np.where(k < runs, beta.ppf(1 - error, k + 1, np.maximum(runs - k, 1)), 1.0)
+    return np.where(k < runs, betaincinv(k + 1, np.maximum(runs - k, 1), 1 - error), 1.0)
 
 
 def probability_below(hits: _Array | int, runs: int, error: float) -> _Array:
     """Bound a probability from below by the hits; the bound is too large with a chance of at most ``error``."""
     k = np.asarray(hits, dtype=np.float64)
-    return np.where(k > 0, beta.ppf(error, np.maximum(k, 1), runs - k + 1), 0.0)
+    return np.where(k > 0, betaincinv(np.maximum(k, 1), runs - k + 1, error), 0.0)
 
 
 @dataclass(frozen=True)

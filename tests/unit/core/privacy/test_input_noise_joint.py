@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy import stats
 from scipy.integrate import quad
 
 from masquerade_core.errors import LocalProtocolError
@@ -29,6 +28,10 @@ def _kept(epsilon_y: float) -> float:
     return 1 / (1 + math.exp(-epsilon_y))
 
 
+def _density(x: float) -> float:
+    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)  # scipy.stats takes a hundred times as long for one number
+
+
 def _integral(shift: float, keeps: tuple[float, float], epsilon: float) -> float:
     """The integral of max(0, P - exp(epsilon) Q) over a label and a number.
 
@@ -39,7 +42,7 @@ def _integral(shift: float, keeps: tuple[float, float], epsilon: float) -> float
     for of_p, of_q in (keeps, (1 - keeps[0], 1 - keeps[1])):
 
         def above(x: float, of_p: float = of_p, of_q: float = of_q) -> float:
-            return of_p * float(stats.norm.pdf(x - shift)) - math.exp(epsilon) * of_q * float(stats.norm.pdf(x))
+            return of_p * _density(x - shift) - math.exp(epsilon) * of_q * _density(x)
 
         start = (epsilon + math.log(of_q / of_p)) / shift + shift / 2
         low, high = (start, max(start, shift) + 40) if shift > 0 else (min(start, shift) - 40, start)

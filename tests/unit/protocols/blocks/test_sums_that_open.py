@@ -168,13 +168,14 @@ def names_of(K: int) -> tuple[str, ...]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute each X25519 once: the parties of many cases have the same keys."""
-    for name in ("crypto_scalarmult", "crypto_sign_ed25519_pk_to_curve25519"):
-        monkeypatch.setattr(pair_keys, name, _ONCE[name])
+    """Compute each X25519 and each part of a derivation once: the parties of many cases have the same keys."""
+    for name, once in _ONCE.items():
+        monkeypatch.setattr(pair_keys, name, once)
 
 
 _ONCE = {
-    name: cache(getattr(pair_keys, name)) for name in ("crypto_scalarmult", "crypto_sign_ed25519_pk_to_curve25519")
+    name: cache(getattr(pair_keys, name))
+    for name in ("crypto_scalarmult", "crypto_sign_ed25519_pk_to_curve25519", "_extract", "_joined")
 }
 _box_key_of = cache(box_key_of)
 
