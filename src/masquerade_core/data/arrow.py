@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -93,10 +94,16 @@ class CsvColumns:
         try:
             table = self._read(body, odd)
         except self._arrow.ArrowException as error:
-            if "conversion" not in str(error) or not (more := self._texts_in(body)) - odd:
+            if "conversion" not in str(error):
                 return None
-            self._odd = odd = odd | more
-            table = self._read(body, odd)
+            try:  # most often the column that it names is the only one with texts
+                more = odd | self._named_in(str(error))
+                table = self._read(body, more)
+            except self._arrow.ArrowException:
+                if not (more := odd | self._texts_in(body)) - odd:
+                    return None
+                table = self._read(body, more)
+            self._odd = odd = more
         found: dict[str, WholeColumn] = {}
         for name in self._numbers:
             column = table.column(name)
@@ -109,6 +116,11 @@ class CsvColumns:
             types |= dict.fromkeys(self._others, self._arrow.dictionary(self._arrow.int32(), self._arrow.string()))
             self._options = {odd: self._converting((*self._numbers, *self._others), types, nulls=False)}
         return self._table(body, self._options[odd])
+
+    def _named_in(self, error: str) -> frozenset[str]:
+        """Return the column of numbers in which the first text was found, by what pyarrow says."""
+        found = re.search(r"column #(\d+):", error)
+        return frozenset({self._names[int(found[1])]} if found else ()) & frozenset(self._numbers)
 
     def _texts_in(self, body: bytes) -> frozenset[str]:
         """Return the columns of numbers in which some cell of a block is a text."""

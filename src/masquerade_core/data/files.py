@@ -21,6 +21,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Union
 
+import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.bounded import regular
@@ -344,11 +345,14 @@ def parse_some(
 
     The parameters before ``rows`` are those of :func:`parse_lines`.
     """
-    lines = body.removesuffix(b"\n").split(b"\n")
+    text = body.removesuffix(b"\n")
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
     # As many lines as records, and each line is a record: none is blank, and no quote goes on behind a line's end.
-    if len(lines) != n or _LONE_RETURN.search(body) or _ODD_QUOTE.search(body):
+    if len(ends) + 1 != n or (b"\r" in body and _LONE_RETURN.search(body)) or (b'"' in body and _ODD_QUOTE.search(body)):
         return None
-    found = parse_lines(b"\n".join([lines[row] for row in rows]), layout, source, 0, fills=fills)
+    starts, ends = np.append(0, ends + 1)[rows].tolist(), np.append(ends, len(text))[rows].tolist()
+    lines = [body[start:end] for start, end in zip(starts, ends, strict=True)]
+    found = parse_lines(b"\n".join(lines), layout, source, 0, fills=fills)
     if found.broken or len(found.numbers) != len(rows):
         return None
     return replace(found, numbers=[first + 1 + row for row in rows])
