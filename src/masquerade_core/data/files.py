@@ -348,7 +348,11 @@ def parse_some(
     text = body.removesuffix(b"\n")
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
     # As many lines as records, and each line is a record: none is blank, and no quote goes on behind a line's end.
-    if len(ends) + 1 != n or (b"\r" in body and _LONE_RETURN.search(body)) or (b'"' in body and _ODD_QUOTE.search(body)):
+    if (
+        len(ends) + 1 != n
+        or (b"\r" in body and _LONE_RETURN.search(body))
+        or (b'"' in body and _ODD_QUOTE.search(body))
+    ):
         return None
     starts, ends = np.append(0, ends + 1)[rows].tolist(), np.append(ends, len(text))[rows].tolist()
     lines = [body[start:end] for start, end in zip(starts, ends, strict=True)]

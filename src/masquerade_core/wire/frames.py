@@ -26,14 +26,14 @@ The form of a sealed message on its way to Charlie, and how he takes it apart.
 A *sealed message* is a message from a party to other parties. It travels as one sealed box for each recipient.
 """
 
+import contextlib
 import hashlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal, NamedTuple, get_args
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES, SigningKey, verify
 from masquerade_core.errors import COPIES, LocalProtocolError, MasqueradeError, ProtocolViolation, StateCopied
@@ -73,33 +73,32 @@ HASH_BYTES = 32
 LONGEST_PATH = 32 * HASH_BYTES
 """Bytes of the longest path in such a tree that is read."""
 
-_HEADER_FIELDS = ("v", "run", "src", "dst", "kind", "seq", "type", "body")
-
 Kind = Literal["hello", "roster", "hellos", "message", "sealed", "beat", "abort", "standing", "closed"]
 
-_PaddedName = Annotated[str, Field(min_length=NAME_BYTES, max_length=NAME_BYTES)]
 
+class Header(NamedTuple):
+    """The header as it is signed, in this order."""
 
-class Header(BaseModel):
-    """The header as it is signed. Strict: ``True`` is not a version, and 1.0 is not a number."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
-
-    v: Annotated[int, Field(ge=0, le=2**31)]
-    run: Annotated[bytes, Field(min_length=RUN_BYTES, max_length=RUN_BYTES)]
-    src: _PaddedName
-    dst: _PaddedName
+    v: int
+    run: bytes
+    src: str
+    dst: str
     kind: Kind
-    seq: Annotated[bytes, Field(min_length=SEQ_BYTES, max_length=SEQ_BYTES)]
-    type: Annotated[str, Field(max_length=64)]
+    seq: bytes
+    type: str
     body: bytes
+
+
+_TYPES = (int, bytes, str, str, str, bytes, str, bytes)
+_SIZES = (RUN_BYTES, NAME_BYTES, NAME_BYTES, SEQ_BYTES)
+_KINDS = frozenset(get_args(Kind))
+_LAST_VERSION = 2**31
+_MAX_TYPE = 64
 
 
 def head_of(run: bytes) -> bytes:
     """Return the bytes with which everything begins that is signed as a frame of a run, and nothing else does."""
-    return bytes(
-        msgpack.Packer().pack_array_header(len(_HEADER_FIELDS)) + msgpack.packb(WIRE_VERSION) + msgpack.packb(run)
-    )
+    return bytes(msgpack.Packer().pack_array_header(len(_TYPES)) + msgpack.packb(WIRE_VERSION) + msgpack.packb(run))
 
 
 def read_header(signed: bytes, signer: str) -> Header:
@@ -110,14 +109,32 @@ def read_header(signed: bytes, signer: str) -> Header:
     ProtocolViolation
         The fault of ``signer``: this program writes frames in another form.
     """
-    fields = unpack_strict(signed, signer)
-    if isinstance(fields, tuple) and len(fields) == len(_HEADER_FIELDS):
-        try:
-            return Header.model_validate(dict(zip(_HEADER_FIELDS, fields, strict=True)))
-        except ValidationError:
-            pass
+    with contextlib.suppress(ValueError, msgpack.UnpackException, RecursionError, MemoryError):
+        fields = msgpack.unpackb(
+            signed,
+            use_list=False,
+            list_hook=_flat,
+            max_array_len=len(_TYPES),
+            max_map_len=0,
+            max_str_len=4 * _MAX_TYPE,  # bytes
+            max_bin_len=MAX_BODY,
+            max_ext_len=0,
+        )
+        if isinstance(fields, tuple) and msgpack.packb(fields) == signed:  # else it is not in canonical form
+            wire = Header(*fields)
+            sizes = len(wire.run), len(wire.src), len(wire.dst), len(wire.seq)
+            if sizes == _SIZES and len(wire.type) <= _MAX_TYPE and 0 <= wire.v <= _LAST_VERSION and wire.kind in _KINDS:
+                return wire
     msg = f"{signer} sent a frame whose header does not have the form that this program writes"
     raise ProtocolViolation(msg, peer=signer) from None
+
+
+def _flat(fields: tuple[object, ...]) -> tuple[object, ...]:
+    """Let a header through, and no array in an array: ``True`` is not a version, and 1.0 is not a number."""
+    if tuple(map(type, fields)) != _TYPES:
+        msg = "another form than a header's"
+        raise ValueError(msg)
+    return fields
 
 
 # --- Frames ----------------------------------------------------------------------

@@ -113,7 +113,7 @@ class Commits:
         """Take note of a numbered frame that was accepted, before anything follows from it."""
         self.steps.note("received", channel.peer, data=frame.data)
         self._stats.count(frame.size)
-        self._transcript.received(channel.peer, frame.data)
+        self._transcript.received(frame)
         channel.take(frame.data)
         self._uncommitted[channel.peer] = channel
         if channel.owes:

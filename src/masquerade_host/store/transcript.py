@@ -27,6 +27,7 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import PARTIES
+from masquerade_core.wire.frames import Frame
 
 __all__ = ["TRANSCRIPT", "Entry", "Recorder", "Transcript", "chained", "hash_of_files", "hashed", "read_transcript"]
 
@@ -156,18 +157,18 @@ class Recorder:
     def sent(self, peer: str, data: bytes) -> None:
         """Note a frame that leaves over the hop to ``peer``, or to all parties."""
         del peer  # the frame's header says it
-        self._note("sent", data)
-
-    def received(self, peer: str, data: bytes) -> None:
-        """Note a frame that came from ``peer`` and was accepted."""
-        del peer
-        self._note("received", data)
-
-    def _note(self, direction: Direction, data: bytes) -> None:
         _v, _run, source, to, kind, _seq, type_, body = msgpack.unpackb(data[SIGNATURE_BYTES:])
+        self._note("sent", source.rstrip(" "), to.rstrip(" "), kind, type_, body, data)
+
+    def received(self, frame: Frame) -> None:
+        """Note a frame that came and was accepted."""
+        self._note("received", frame.source, frame.to, frame.kind, frame.type, frame.body, frame.data)
+
+    def _note(
+        self, direction: Direction, source: str, to: str, kind: str, type_: str, body: bytes, data: bytes
+    ) -> None:
         if kind not in _NOTED:
             return
-        source, to = source.rstrip(" "), to.rstrip(" ")
         boxes: tuple[tuple[str, bytes], ...] = ()
         if kind == "sealed":
             # Only between a party and Charlie do the boxes for several parties lie in one frame.

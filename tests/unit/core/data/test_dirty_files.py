@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from masquerade_core.data import blocks, files
+from masquerade_core.data.arrow import CsvColumns
 from masquerade_core.data.examining import examine
 from masquerade_core.data.file_faults import FaultyFile
 from masquerade_core.data.files import TextTable, parse_lines
@@ -397,6 +398,23 @@ def _cells_read(path: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> in
             load_csv(path, study)
     assert caught.value.faults[0].count == 2 * len(range(7, N, 1000))
     return read
+
+
+def test_pyarrow_names_the_column_with_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each block with one is parsed once more, to look for all columns with texts."""
+    looked: list[bytes] = []
+
+    def noted(self: CsvColumns, body: bytes) -> frozenset[str]:
+        looked.append(body)
+        return texts_in(self, body)
+
+    texts_in = CsvColumns._texts_in
+    monkeypatch.setattr(CsvColumns, "_texts_in", noted)
+    monkeypatch.setattr(blocks, "_WORTH_IT", 0)
+    path = tmp_path / "records.csv"
+    path.write_text(csv(radius={7: "?"}), encoding="utf-8")
+    _refused(lambda: load_csv(path, Study.parse(STUDY)))
+    assert not looked
 
 
 @pytest.mark.parametrize("cell", ["?", "12 mm", "99"])

@@ -392,12 +392,15 @@ def test_a_recorder_keeps_ten_thousand_rounds_in_a_few_megabytes(finished: tuple
     from masquerade_core.wire.frames import Endpoint
 
     world, _ = finished
-    end = Endpoint("p1", bytes(16), world.keys["p1"].signing, {CHARLIE: b""})
+    p1, charlie = world.keys["p1"].signing, world.keys[CHARLIE].signing
+    end = Endpoint("p1", bytes(16), p1, {CHARLIE: charlie.public})
     recorder = Recorder("p1", PARTIES)
-    frame = end.seal(CHARLIE, "message", b"body", type="Contribution")
+    sent = end.seal(CHARLIE, "message", b"body", type="Contribution")
+    answer = Endpoint(CHARLIE, bytes(16), charlie, {"p1": p1.public}).seal("p1", "message", b"body", type="Opened")
+    came = end.open(CHARLIE, answer)
     for _ in range(1000):
-        recorder.sent(CHARLIE, frame)
-        recorder.received(CHARLIE, frame)
+        recorder.sent(CHARLIE, sent)
+        recorder.received(came)
     assert len(recorder._packed) < 250_000
     assert len(recorder.entries()) == 2000
 
