@@ -412,7 +412,7 @@ def test_pyarrow_names_the_column_with_a_text(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(CsvColumns, "_texts_in", noted)
     monkeypatch.setattr(blocks, "_WORTH_IT", 0)
     path = tmp_path / "records.csv"
-    path.write_text(csv(radius={7: "?"}), encoding="utf-8")
+    path.write_text(csv(radius={7: "12 mm"}), encoding="utf-8")
     _refused(lambda: load_csv(path, Study.parse(STUDY)))
     assert not looked
 
