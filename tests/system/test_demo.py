@@ -19,7 +19,7 @@ from tests.pages import Page
 AGGREGATION = ("--protocol", "local-aggregation", "--calibration", "paper")
 
 
-def _demo(folder: Path, *words: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+def _demo(folder: Path, *words: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "masquerade", "demo", *words],
         cwd=folder, capture_output=True, text=True, check=False, timeout=timeout,
