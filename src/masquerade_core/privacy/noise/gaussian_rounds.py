@@ -92,7 +92,7 @@ _SHARE_BITS = 20  # fraction bits of a share's sigma: rounding up costs less tha
 def gaussian_share_sigma(sigma: Fraction, honest: int) -> Fraction:
     """Return the sigma of a share, such that any ``honest`` shares hide as well as one continuous normal of ``sigma``.
 
-    It is sqrt((sigma^2 + 9)/h), rounded up to a multiple of 2^-20, and at least 4. Then tau of :func:`closeness_of_sum`
+    It is sqrt((sigma^2 + 9)/h), rounded up to a multiple of 2^-20, and at least 4. Then tau of ``closeness_of_sum``
     is below 10^-67 for each share and coordinate, which is less than the part of delta that statements reserve for it.
 
     Parameters
