@@ -275,8 +275,7 @@ def test_a_party_of_one_class_takes_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize("protocol", ["vote", "soft"])
 def test_the_demo_of_votes_shows_that_votes_can_work(tmp_path: Path, protocol: str) -> None:
     """Twelve runs each erred in 7.4 % (`soft`) and 7.5 %, with standard deviations of .18 and .07 points."""
-    words = ("--protocol", protocol, "--format", "json", "--out", "run")
-    data = _data(_demo(tmp_path, *words, timeout=240))  # 200 parties learn, and other tests run beside them
+    data = _data(_demo(tmp_path, "--protocol", protocol, "--format", "json", "--out", "run"))
     assert (data["parties"], data["epsilon"], data["calibration"]) == (200, 1.0, "proven")
     assert data["metrics"]["test_error"] < 0.09
     assert not (tmp_path / "run" / "hospital-001").exists()
