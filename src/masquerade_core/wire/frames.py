@@ -120,7 +120,8 @@ def read_header(signed: bytes, signer: str) -> Header:
             max_bin_len=MAX_BODY,
             max_ext_len=0,
         )
-        if isinstance(fields, tuple) and msgpack.packb(fields) == signed:  # else it is not in canonical form
+        # An empty extension is a tuple of another class. What differs when it is packed again is not canonical.
+        if type(fields) is tuple and msgpack.packb(fields) == signed:
             wire = Header(*fields)
             sizes = len(wire.run), len(wire.src), len(wire.dst), len(wire.seq)
             if sizes == _SIZES and len(wire.type) <= _MAX_TYPE and 0 <= wire.v <= _LAST_VERSION and wire.kind in _KINDS:

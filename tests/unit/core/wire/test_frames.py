@@ -9,7 +9,7 @@ import pytest
 from masquerade_core.errors import LocalProtocolError, ProtocolViolation
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import MAX_BODY, PARTIES
-from masquerade_core.wire.frames import MAX_FRAME, WIRE_VERSION, Endpoint
+from masquerade_core.wire.frames import MAX_FRAME, WIRE_VERSION, Endpoint, read_header
 from tests.helpers import PEER, RUN, Header, cuts, endpoints, flips, violation
 from tests.messages import raises, says
 
@@ -370,6 +370,11 @@ def test_other_msgpack_under_a_good_signature_is_refused(charlie: Endpoint, head
 
 
 # --- Signatures ----------------------------------------------------------------
+
+
+def test_an_empty_extension_is_no_header() -> None:
+    """It is unpacked to a tuple, whatever the bounds are."""
+    violation(lambda: read_header(msgpack.packb(msgpack.ExtType(1, b"")), PEER))
 
 
 def test_no_bit_can_be_changed(charlie: Endpoint, header: Header) -> None:
