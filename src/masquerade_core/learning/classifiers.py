@@ -15,6 +15,7 @@ import difflib
 import inspect
 import warnings
 from functools import cache
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,6 +39,8 @@ SHORT_NAMES = {
 }
 """Short names for some classifiers of scikit-learn."""
 
+# Most names are found here. To find the others takes all of scikit-learn, a second or two of a process.
+_FAMILIES = ("tree", "ensemble", "linear_model", "svm")
 _LONGEST = 500  # characters of a name with its settings
 _SEED_BITS = 32  # of a random_state
 _SEED = "random_state"
@@ -117,12 +120,11 @@ def named(text: str) -> Classifier:
         There is no such classifier or setting, a value is out of range, or the text has another form.
     """
     name, settings = _parsed(text)
-    known = _scikit_learn()
     full = SHORT_NAMES.get(name, name)
-    if full not in known:
-        near = difflib.get_close_matches(name, (*known, *SHORT_NAMES), n=1, cutoff=0.55)
+    kind = _kind(full)
+    if kind is None:
+        near = difflib.get_close_matches(name, (*_all_kinds(), *SHORT_NAMES), n=1, cutoff=0.55)
         raise BadInput(f"scikit-learn has no classifier {name!r}", f"did you mean {near[0]!r}?" if near else _HOW)
-    kind = known[full]
     allowed = set(inspect.signature(kind).parameters) - {_SEED}
     for setting in settings:
         if setting == _SEED:
@@ -166,7 +168,19 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
 
 
 @cache
-def _scikit_learn() -> dict[str, Any]:
+def _kind(name: str) -> Any:
+    """Return scikit-learn's class of this name; None if it has no such classifier."""
+    from sklearn.base import ClassifierMixin
+
+    for family in _FAMILIES:
+        found = getattr(import_module(f"sklearn.{family}"), name, None)
+        if isinstance(found, type) and issubclass(found, ClassifierMixin):
+            return found
+    return _all_kinds().get(name)
+
+
+@cache
+def _all_kinds() -> dict[str, Any]:
     from sklearn.utils import all_estimators
 
     return dict(all_estimators(type_filter="classifier"))

@@ -143,10 +143,9 @@ def _sentence(error: Any, root: type[BaseModel]) -> str:  # noqa: PLR0911  one r
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
         return f"{place} is {_shown(error['input'])}, but must be {words} {context[key]:g}"
-    if kind == "string_pattern_mismatch":
-        wanted = _PATTERNS.get(str(last), _PATTERNS["name"])
-        if context["pattern"].startswith(r"\A[^") and str(last) not in _PATTERNS:
-            wanted = _PATTERNS["text"]
+    if kind in {"string_pattern_mismatch", "string_too_long"}:  # only a text has its length beside its pattern
+        text = kind == "string_too_long" or context["pattern"].startswith(r"\A[^")
+        wanted = _PATTERNS.get(str(last), _PATTERNS["text" if text else "name"])
         return f"{place} is {_shown(error['input'])}, but must be {wanted}"
     if kind == "literal_error":
         return f"{place} is {_shown(error['input'])}, but must be {context['expected'].replace(chr(39), chr(34))}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import traceback
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import all_estimators
 
 from masquerade_core.data.schema import Dataset
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.learning import erm
+from masquerade_core.learning import classifiers, erm
 from masquerade_core.learning.classifiers import SHORT_NAMES, Linear, cast_votes, classifier_of, named
 from masquerade_core.simulation_rng import SimulationRng
 from tests.messages import raises, says
@@ -36,6 +40,23 @@ def _rng(seed: int = 1) -> SimulationRng:
 @pytest.mark.parametrize("short", SHORT_NAMES)
 def test_short_names_are_scikit_learn_s(short: str) -> None:
     assert type(named(short)).__name__ == SHORT_NAMES[short]
+
+
+def test_every_name_means_what_scikit_learn_means_by_it() -> None:
+    known = dict(all_estimators(type_filter="classifier"))
+    others = {name for family in classifiers._FAMILIES for name in dir(import_module(f"sklearn.{family}"))}
+    assert {name: classifiers._kind(name) for name in others | set(known)} == {
+        **dict.fromkeys(others),
+        **known,
+    }
+
+
+def test_a_frequent_name_loads_little_of_scikit_learn() -> None:
+    code = (
+        "import sys; from masquerade_core.learning.classifiers import named; named('forest'); named('svm'); "
+        "print([name for name in ('gaussian_process', 'datasets') if f'sklearn.{name}' in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
 def test_a_name_comes_with_literal_settings() -> None:
