@@ -651,13 +651,18 @@ def _fitted(t: _Floats, counts: _Floats, sd: float, k: _Floats | None = None) ->
         p = _logistic(np.tensordot(found, J, 1) + (0 if free else middle[1:, None]))
         told = expected * np.maximum(p * (1 - p), 1e-12)
         weight = told / (sd**2 * ((1 - p) ** 2 + p**2) + told + _TINY)
-        for _ in range(_TURNS):
+        turn, first = 0, {found.tobytes(): 0}
+        while turn < _TURNS:
             p = _logistic(np.tensordot(found, J, 1) + (0 if free else middle[1:, None]))
             g = np.einsum("aoj,oj->a", J, weight * (hits - p * n)) - prior * (found - middle)
             curvature = weight * np.maximum(n, 0) * p * (1 - p)  # n may be below 0; then the steps are shorter
             H = np.einsum("aoj,oj,boj->ab", J, curvature, J) + np.diag(prior)
             step = np.linalg.solve(H, g)
             found = found + step / (1 + float(np.abs(np.tensordot(step, J, 1)).max()))
+            turn += 1
+            # Once a turn ends where one before it did, they repeat themselves: whole repetitions are left out.
+            if period := turn - first.setdefault(found.tobytes(), turn):
+                turn = _TURNS - (_TURNS - turn) % period
     inverse = np.linalg.inv(H)
     moved = np.tensordot(inverse[0], J, 1) * weight  # of a, by each difference of hits and expectation
     sa = float(np.sqrt((moved**2 * sd**2 * ((1 - p) ** 2 + p**2)).sum()))

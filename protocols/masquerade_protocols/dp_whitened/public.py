@@ -7,6 +7,7 @@ the longer the contribution beside the noise. All this is integer arithmetic, al
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cached_property
 from math import isqrt
 
 from pydantic import BaseModel, ConfigDict
@@ -78,7 +79,7 @@ class Parameters(BaseModel):
 class Plan(SumsPlan):
     """Numbers that everybody computes from the study and from N, before a noisy sum is opened."""
 
-    @property
+    @cached_property
     def strength(self) -> Fraction:
         """The strength s = N mu sqrt(h/K)/sqrt(d): how much there is to go by, beside the noise.
 
@@ -88,7 +89,7 @@ class Plan(SumsPlan):
         squared = self.N**2 * squared_mu(study) * Fraction(study.honest, study.K * study.d)
         return Fraction(max(1, isqrt(int(squared * (1 << 2 * _STRENGTH_BITS)))), 1 << _STRENGTH_BITS)
 
-    @property
+    @cached_property
     def told(self) -> Fraction:
         """N mu sqrt(h/K): how much there is to go by in one number. Rounded as the strength is."""
         squared = self.N**2 * squared_mu(self.study) * Fraction(self.study.honest, self.study.K)
@@ -122,7 +123,7 @@ class Plan(SumsPlan):
         """
         return self.looks_for_centre and self.recalibrates and self.study.outputs == 1
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
         """The parts of mu^2: of the first mean, the sum after it, the second moments, all gradients, and the counts.
 
@@ -144,7 +145,7 @@ class Plan(SumsPlan):
         part = (named | {"score counts": counts}).get(label, gradients / self.rounds)
         return price_of(noise_of(self.study), part / charge(self.study.retries, self.dearest))
 
-    @property
+    @cached_property
     def dearest(self) -> Fraction:
         """The largest part of mu^2 that one sum takes: Charlie would have it made again, if the study allows it."""
         first, second, moments, gradients, counts = self.parts
