@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from math import isqrt, sqrt
 from typing import Annotated
 from typing import Protocol as Interface
@@ -150,6 +150,11 @@ class SumsPlan(ABC):
 
     study: Study
     N: int
+
+    @cached_property
+    def budget(self) -> Fraction:
+        """How far a replaced record may move all sums together, as a squared length in units of the grid."""
+        return budget_of(self.study)
 
     @property
     @abstractmethod

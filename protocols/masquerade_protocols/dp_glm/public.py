@@ -22,7 +22,6 @@ from masquerade_core.study import Study, check_section
 from masquerade_protocols.blocks.adaptive_sums import (
     PIECE,
     SumsPlan,
-    budget_of,
     check_budget,
     noise_of,
     squared_mu,
@@ -232,7 +231,7 @@ class Plan(SumsPlan):
 
     def unit(self, label: str) -> int:
         """Return B of a sum: the largest with S^2 B^2 <= its part of how far a record may move all sums, squared."""
-        budget = _PARTS[label] * budget_of(self.study) / charge(self.study.retries, self.dearest)
+        budget = _PARTS[label] * self.budget / charge(self.study.retries, self.dearest)
         return min(_LONGEST, isqrt(int(budget / self.sums[label].squared)))
 
     def scale(self, label: str) -> float:

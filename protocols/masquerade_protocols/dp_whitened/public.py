@@ -21,7 +21,6 @@ from masquerade_protocols.blocks.adaptive_sums import (
     SIGMA,
     TOLD_AT_ONCE,
     SumsPlan,
-    budget_of,
     check_budget,
     noise_of,
     squared_mu,
@@ -153,7 +152,7 @@ class Plan(SumsPlan):
 
     def _squared(self, part: Fraction) -> Fraction:
         """Return how far a sum with this part of mu^2 may move, squared. Retries of the dearest sum are paid for."""
-        return part * budget_of(self.study) / charge(self.study.retries, self.dearest)
+        return part * self.budget / charge(self.study.retries, self.dearest)
 
     def _longest(self, part: Fraction, squared: Fraction) -> int:
         """Return the largest B with ``squared`` B^2 <= ``part`` of the budget."""
