@@ -97,7 +97,10 @@ def noiseless(
     classifiers: Mapping[str, str],
     **_unused: Any,
 ) -> Noiseless:
-    """Return the classifier learned from the same votes, and how far the noise moved the released one from it."""
-    clean, what = clean_votes(study, data, classifiers, auxiliary), "learned from the same votes"
+    """Return a classifier without noise, and how far the noise moved the released one from it.
+
+    The parties' classifiers are trained anew. One that draws at random, such as a forest, may vote a little otherwise.
+    """
+    clean, what = clean_votes(study, data, classifiers, auxiliary), "learned from the same classifiers' votes"
     cure = f"many more parties: this noise hides all records of a party, and {study.K} parties are few"
     return judged_by_distance(clean, what, released, study.privacy.epsilon, cure)
