@@ -58,7 +58,8 @@ def running() -> Iterator[Server]:
         # Its output goes to a file: a server that inherits a pipe would hold it open.
         with (folder / "output").open("ab") as output:
             command = [binaries / program, "-D", cluster, *words]
-            subprocess.run(command, check=True, stdout=output, stderr=output, cwd=folder, timeout=120, **who)
+            done = subprocess.run(command, check=False, stdout=output, stderr=output, cwd=folder, timeout=120, **who)
+        assert done.returncode == 0, f"{program}: {(folder / 'output').read_text()}"
 
     # A guard waits for the end of its input, which comes even where this process is killed. Then it stops the server.
     last = f"cat; '{binaries / 'pg_ctl'}' -D '{cluster}' -w -m immediate stop; cd /; rm -r '{folder}'"
