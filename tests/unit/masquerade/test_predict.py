@@ -194,10 +194,10 @@ def test_few_faults_among_many_records_are_found_quickly() -> None:
     columns: Columns = {"age": np.full(n, 30.0), "sex": np.full(n, "f", dtype=object), "stay": np.full(n, 2.0)}
     columns["age"][[7, 29_999]] = 130.0
     columns["sex"][40_000] = "x"
-    began = time.process_time()
+    began = time.perf_counter()
     found = loaded().predict(columns, on_error="skip")
     assert [record.row for record in found.bad] == [7, 29_999, 40_000]
-    assert time.process_time() - began < 10  # one reading for each cell would take minutes
+    assert time.perf_counter() - began < 10  # one reading for each cell would take minutes
 
 
 def test_a_table_keeps_broken_lines_only_where_it_is_asked_to(table: Path) -> None:
