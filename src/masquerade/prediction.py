@@ -293,7 +293,11 @@ def _encoded(encoder: Encoder, table: _Table, on_error: OnError) -> tuple[NDArra
     if on_error != "skip":
         raise BadRecords(bad, table.n, table.source, _CORRECT)
     rows = np.setdiff1d(np.arange(table.n), [record.row for record in bad])
-    return encoder.encode({name: [table.columns[name][i] for i in rows] for name in encoder.columns}), bad
+    return encoder.encode({name: _rows_of(table.columns[name], rows) for name in encoder.columns}), bad
+
+
+def _rows_of(cells: Column, rows: NDArray[np.intp]) -> Column:
+    return cells[rows] if isinstance(cells, np.ndarray) else [cells[i] for i in rows]
 
 
 def _table(records: object, encoder: Encoder, ids: str | None) -> _Table:

@@ -16,6 +16,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from masquerade_core.data.files import (
     NO_CSV,
     NO_UTF8,
@@ -572,7 +574,7 @@ def cell_faults(f: Feature, cells: Column, *, loose: bool = False) -> dict[Kind,
         Whether capitals, and blanks around a cell, do not count where they leave one level only.
     """
     faults, known = dict[Kind, list[int]](), dict[str, Kind | None]()
-    for row, cell in enumerate(cells):
+    for row, cell in enumerate(cells.tolist() if isinstance(cells, np.ndarray) else cells):
         text = cell_text(cell)
         kind: Kind | None = STRANGE
         if text is not None:

@@ -100,7 +100,7 @@ def spelled(cell: str, known: Collection[str], *, loose: bool) -> str:
     return alike(cell, known) or cell
 
 
-def cell_text(value: Any) -> str | None:
+def cell_text(value: Any) -> str | None:  # noqa: PLR0911  one return per kind of cell
     """Return the text that stands for exactly one cell's value, as a file of text cells has it.
 
     Returns
@@ -116,6 +116,8 @@ def cell_text(value: Any) -> str | None:
     match value:
         case None:
             return ""
+        case float():  # before the kinds below, whose questions take longer
+            return repr(float(value))
         case bool():
             return "true" if value else "false"
         case Integral() | Decimal():
