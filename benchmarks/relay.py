@@ -1,7 +1,7 @@
 """A TCP relay that delays what it passes on: a long way between processes on one machine.
 
 Every chunk of bytes leaves half a round trip after it came, in either direction, however many are under way. One thread
-does all of it, since every change of threads would lengthen the way by more than the delay.
+does all of it.
 """
 
 import contextlib

@@ -62,7 +62,7 @@ __all__ = [
 
 # --- Columns ---------------------------------------------------------------------
 
-# The length stands beside the pattern: in it, the compiled pattern would take a megabyte of every process.
+# The length stands beside the pattern: in it, compiling the patterns would take some 20 ms of every start.
 _Text = Annotated[str, Field(pattern=rf"\A[^{UNSHOWN}]+\z", max_length=128)]
 _Real = Annotated[float, Field(allow_inf_nan=False)]
 
