@@ -19,7 +19,7 @@ from masquerade_core import __version__
 from masquerade_core.data.tasks import dask, no_scheduler, no_worker
 from masquerade_core.errors import BadInput, CannotConnect, MasqueradeError, RunFailed
 
-__all__ = ["Call", "check_workers", "in_workers"]
+__all__ = ["Call", "check_workers", "in_workers", "one_thread"]
 
 _CONNECT_SECONDS = 4
 _WAIT_SECONDS = 4  # for the first worker; with the connection, less than ten seconds
@@ -101,7 +101,7 @@ def in_workers(calls: Sequence[Call], *, jobs: int = 1, dask: str | None = None)
         check_workers(jobs, dask)
     if dask is None and (jobs == 1 or len(calls) <= 1):
         for number, call in enumerate(calls):
-            with _one_thread():
+            with one_thread():
                 answer = _call(__version__, number, call.function, call.arguments)
             yield number, _value(answer, call)
         return
@@ -249,6 +249,7 @@ def _libraries(_modules: int) -> Any:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
+    """Give libraries of linear algebra one thread: several cost more than they save where matrices are small."""
     with _limit():
         yield

@@ -272,6 +272,7 @@ def test_a_party_of_one_class_takes_part(tmp_path: Path) -> None:
     assert data["parties"] == 3
 
 
+@pytest.mark.alone  # 200 classifiers, twice
 @pytest.mark.parametrize("protocol", ["vote", "soft"])
 def test_the_demo_of_votes_shows_that_votes_can_work(tmp_path: Path, protocol: str) -> None:
     """Twelve runs each erred in 7.4 % (`soft`) and 7.5 %, with standard deviations of .18 and .07 points."""

@@ -15,6 +15,7 @@ from masquerade.demo.view import View
 from masquerade.prediction import load_model
 from masquerade.simulation import simulate
 from masquerade.stand_in import stand_in
+from masquerade.workers import one_thread
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import MasqueradeError, RunFailed
 from masquerade_core.learning.classifiers import named
@@ -55,7 +56,7 @@ def play_in_memory(plan: Plan, working: Working) -> Played:
     began = time.monotonic()
     study = plan.study
     encoder = Encoder.from_study(study, protocol_of(study).records.coding)
-    with working:
+    with working, one_thread():  # each party has few records
         working.say(f"the run: {study.K} parties learn, and Charlie learns from them")
         simulation = simulate(
             study,
