@@ -30,7 +30,7 @@ test-extras: $(DEV) ## tests that need optional engines, heavy libraries or a br
 test-system: $(TEST) ## real processes over real sockets; as root also in network namespaces
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not alone" tests/system tests/kills $(ARGS)
 
-test-timing: $(TEST) ## tests that measure time, one after the other; nothing else should run meanwhile
+test-timing: $(TEST) ## tests that measure time or compute long, one after the other; nothing else should run meanwhile
 	$(BIN)/python -m pytest -m alone tests/system tests/unit/protocols/blocks $(ARGS)
 
 mutants: $(DEV) ## plants bugs in a copy of the program; the tests must show each (ARGS="--jobs 2 drawn")
