@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -141,5 +142,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Run the command line of this process."""
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # a plugin would be somebody else's code beside keys
     atexit.register(gc.freeze)  # the interpreter then ends without a last garbage collection
     sys.exit(run(sys.argv[1:]))

@@ -116,6 +116,25 @@ def test_a_process_of_a_run_refuses_a_baseline_before_it_loads_one(place: Path) 
     assert done.stdout.split() == ["True", "False", "True"]
 
 
+@pytest.mark.parametrize("program", ["masquerade", "masquerade_party", "masquerade_curator"])
+def test_no_plugin_of_pydantic_is_loaded(place: Path, tmp_path: Path, program: str) -> None:
+    """Such a plugin is code of another distribution. pydantic loads it with the first model that is declared."""
+    (tmp_path / "spy.py").write_text("import pathlib\n\npathlib.Path(__file__).with_name('loaded').touch()\n")
+    metadata = tmp_path / "spy-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: spy\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[pydantic]\nspy = spy\n")
+    paths = os.pathsep.join((str(tmp_path), *(os.path.abspath(p) for p in sys.path if p)))  # noqa: PTH100
+    words = ["study", "check", str(place / "study.toml")] if program == "masquerade" else ["--help"]
+    subprocess.run(
+        [sys.executable, "-m", program, *words],
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+        capture_output=True,
+    )
+    assert not (tmp_path / "loaded").exists()
+
+
 def _laboratory(modules: set[str]) -> set[str]:
     return {name for name in modules if name.split(".")[0] == "masquerade_lab"}
 
