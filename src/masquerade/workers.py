@@ -250,6 +250,6 @@ def _libraries(_modules: int) -> Any:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Give libraries of linear algebra one thread: several cost more than they save where matrices are small."""
+    """Give every library of linear algebra one thread, for the time of this block."""
     with _limit():
         yield

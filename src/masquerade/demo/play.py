@@ -56,7 +56,7 @@ def play_in_memory(plan: Plan, working: Working) -> Played:
     began = time.monotonic()
     study = plan.study
     encoder = Encoder.from_study(study, protocol_of(study).records.coding)
-    with working, one_thread():  # each party has few records
+    with working, one_thread():  # with few records each, threads wait longer than they compute
         working.say(f"the run: {study.K} parties learn, and Charlie learns from them")
         simulation = simulate(
             study,
