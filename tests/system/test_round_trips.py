@@ -14,27 +14,37 @@ from benchmarks.relay import DelayingRelay
 pytestmark = pytest.mark.alone
 
 ROUNDS, TURNS = 20, 4
+NEAR, FAR = 0.05, 0.15  # seconds of a round trip
 
 
-def _fastest_median(trip: float, enough: float) -> float:
-    """The median of 20 rounds; another turn, up to four, where other work on this machine has lengthened them."""
+def _trips_in_a_round(*, masks: bool, least: float, most: float) -> float:
+    """How many round trips a round takes: what it takes longer over the longer way, by the difference of the ways.
+
+    Six processes on two cores take 7 to 15 ms for the work of a round, which depends on the machine and is in both. Of
+    medians of 20 rounds the fastest counts; there is another turn, up to four, where other work has lengthened them.
+    """
+    fastest = {NEAR: float("inf"), FAR: float("inf")}
     found = float("inf")
     for _ in range(TURNS):
-        found = min(found, median(wall.processes_seconds(5, ROUNDS, d=123, bits=2048, masks=True, trip=trip)))
-        if found <= enough:
+        for trip, before in fastest.items():
+            seconds = wall.processes_seconds(5, ROUNDS, d=123, bits=2048, masks=masks, trip=trip)
+            fastest[trip] = min(before, median(seconds))
+            assert fastest[trip] >= trip  # the way is as long as it says
+        found = (fastest[FAR] - fastest[NEAR]) / (FAR - NEAR)
+        if least <= found <= most:
             break
     return found
 
 
-@pytest.mark.parametrize(("trip", "most"), [(0.05, 1.3), (0.1, 1.15)])
-def test_a_masked_sum_takes_little_more_than_a_round_trip(trip: float, most: float) -> None:
-    found = _fastest_median(trip, most * trip)
-    assert trip <= found <= most * trip
+def test_a_masked_sum_takes_one_round_trip() -> None:
+    found = _trips_in_a_round(masks=True, least=0.95, most=1.1)
+    assert 0.95 <= found <= 1.1
 
 
 def test_a_sum_by_paillier_takes_two() -> None:
     """The test above can fail: here the lead has to open the total in between."""
-    assert median(wall.processes_seconds(5, ROUNDS, d=123, bits=2048, trip=0.05)) >= 2 * 0.05
+    found = _trips_in_a_round(masks=False, least=1.9, most=2.2)
+    assert 1.9 <= found <= 2.2
 
 
 def test_the_relay_delays_both_directions() -> None:
