@@ -29,7 +29,7 @@ from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.process.driver import Stand, resume, returned
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.party import PartySession
-from masquerade_host.store.journal import ReplayLog
+from masquerade_host.store.journal import Entry, ReplayLog
 from masquerade_host.store.keyfiles import Keys
 from masquerade_host.transport.dialer import Answer
 from masquerade_host.transport.interface import Arrival, ConnectionEvent
@@ -422,12 +422,12 @@ class FaultyJournal(MemoryJournal):
         self.ever: Counter[str] = Counter()  # the draws that were ever durable
         self._marks = [0]
 
-    def commit(self) -> None:
+    def commit(self, entries: Sequence[Entry] = ()) -> None:
         """Write, and remember."""
-        added = [entry.label for entry in self._added if entry.kind == "once"]
+        added = [entry.label for entry in entries if entry.kind == "once"]
         before = len(self.rows)
         try:
-            super().commit()
+            super().commit(entries)
         finally:
             if len(self.rows) > before:
                 self.ever.update(added)

@@ -47,27 +47,21 @@ class MemoryJournal(Journal):
     def __init__(self, moment: Callable[[str], None]) -> None:
         self.rows: list[Entry] = []
         self.commits = 0
-        self._added: list[Entry] = []
         self._moment = moment
 
     def opened(self) -> MemoryJournal:
         """Return the journal as the next process finds it."""
-        self._added = []
         self.run = next((row.data for row in self.rows if row.kind == "run"), b"")
         return self
 
     def entries(self) -> Iterator[Entry]:
         return iter(tuple(self.rows))
 
-    def append(self, entry: Entry) -> None:
-        self._added.append(entry)
-
-    def commit(self) -> None:
-        if self._added:
+    def commit(self, entries: Sequence[Entry] = ()) -> None:
+        if entries:
             self._moment("commit")
             self.commits += 1
-            added, self._added = self._added, []
-            self.rows += added
+            self.rows += entries
             self._moment("committed")
 
 

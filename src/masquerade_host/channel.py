@@ -250,11 +250,6 @@ class Channel:
         """Whether the other end holds everything."""
         return not self._frames
 
-    @property
-    def owes(self) -> bool:
-        """Whether so much has come since the last beat that an acknowledgement must not wait."""
-        return self._unsaid > _ACKNOWLEDGE
-
     def put(self, data: bytes) -> None:
         """Keep a frame, and send it if the connection is there."""
         self._frames.append(data)
@@ -268,10 +263,11 @@ class Channel:
         for data in ready:
             self._send(data)
 
-    def take(self, data: bytes) -> None:
-        """Count a frame of the other end that was accepted."""
+    def take(self, data: bytes) -> bool:
+        """Count a frame of the other end that was accepted; return whether its acknowledgement must not wait."""
         self.taken += 1
         self._unsaid += len(data)
+        return self._unsaid > _ACKNOWLEDGE
 
     def commit(self) -> None:
         """All frames that were accepted are safe here, and may be acknowledged."""

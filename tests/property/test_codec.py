@@ -84,7 +84,7 @@ def _has(value: object, kinds: tuple[type, ...]) -> bool:
 @QUICK
 @given(msgpack_bytes() | st.binary(max_size=64) | wire_values.map(msgpack.packb))
 def test_only_violations_escape_from_decoding_and_splitting(data: bytes) -> None:
-    sealed = Frame(1, RUN, PEER, "*", "sealed", "Hail", data, len(data))
+    sealed = Frame(1, RUN, PEER, "*", "sealed", "Hail", data, len(data), numbered=True, broadcast=False)
     for read in (
         lambda: decode(Everything, data, PEER),
         lambda: decode(Coded, data, PEER),
@@ -146,5 +146,5 @@ def test_an_envelope_opens_in_its_own_turn_alone(
 def test_boxes_come_apart_as_they_were_put_together(box: bytes, K: int) -> None:
     names = tuple(f"p{j}" for j in range(K))
     boxes = tuple(bytes((j,)) + box for j in range(K - 1))
-    frame = Frame(1, RUN, "p0", "*", "sealed", "Hail", pack_boxes(boxes), 0)
+    frame = Frame(1, RUN, "p0", "*", "sealed", "Hail", pack_boxes(boxes), 0, numbered=True, broadcast=False)
     assert split_boxes(frame, names) == tuple(zip(names[1:], boxes, strict=True))

@@ -169,6 +169,10 @@ class Frame:
         The frame as it came, with its signature.
     own : bool
         Whether it is a frame of this run, or of this study before the run began, and of this version.
+    numbered : bool
+        Whether it has a number, and so is kept and sent again until it has arrived.
+    broadcast : bool
+        Whether Charlie sent these bytes to all parties.
     """
 
     version: int
@@ -182,16 +186,8 @@ class Frame:
     number: int = 0
     data: bytes = field(default=b"", repr=False)
     own: bool = True
-
-    @property
-    def numbered(self) -> bool:
-        """Whether this frame has a number, and so is kept and sent again until it has arrived."""
-        return self.kind not in _UNNUMBERED
-
-    @property
-    def broadcast(self) -> bool:
-        """Whether Charlie sent these bytes to all parties."""
-        return self.source == CHARLIE and self.to == PARTIES
+    numbered: bool = field(kw_only=True)
+    broadcast: bool = field(kw_only=True)
 
     @property
     def suspects(self) -> tuple[str, ...]:
@@ -233,8 +229,7 @@ def two_contents(source: str, frame: Frame, other: bytes) -> MasqueradeError:
     )
 
 
-def _padded(name: str) -> str:
-    return name.ljust(NAME_BYTES)
+_EVERYBODY = PARTIES.ljust(NAME_BYTES)
 
 
 class Endpoint:
@@ -260,6 +255,7 @@ class Endpoint:
         self._knows: set[str] = set()  # the hops whose other end has used the run's own id
         self._key = signing_key
         self._peers = dict(peers)
+        self._padded = {name: name.ljust(NAME_BYTES) for name in (*peers, me)}
         self._next_out = dict.fromkeys(peers, 0)
         self._next_in = dict.fromkeys(peers, 0)
         self._next_broadcast = 0  # sent by Charlie, or due at a party
@@ -341,8 +337,8 @@ class Endpoint:
         fields = (
             WIRE_VERSION,
             run,
-            _padded(ends[0]),
-            _padded(ends[1]),
+            ends[0].ljust(NAME_BYTES),
+            ends[1].ljust(NAME_BYTES),
             kind,
             number.to_bytes(SEQ_BYTES, "big"),
             type,
@@ -390,9 +386,23 @@ class Endpoint:
             raise ProtocolViolation(msg, peer=hop)
         self._check_direction(hop, wire)
         source, to = wire.src.rstrip(" "), wire.dst.rstrip(" ")
-        number = int.from_bytes(wire.seq, "big")
-        frame = Frame(wire.v, wire.run, source, to, wire.kind, wire.type, wire.body, len(data), number, data, own)
-        if not frame.numbered and number:
+        number, has_number = int.from_bytes(wire.seq, "big"), wire.kind not in _UNNUMBERED
+        frame = Frame(
+            wire.v,
+            wire.run,
+            source,
+            to,
+            wire.kind,
+            wire.type,
+            wire.body,
+            len(data),
+            number,
+            data,
+            own,
+            numbered=has_number,
+            broadcast=source == CHARLIE and to == PARTIES,
+        )
+        if number and not has_number:
             msg = f"{hop} sent a {frame.kind} with the number {number}; a {frame.kind} has none"
             raise ProtocolViolation(msg, peer=hop)
         if numbered and frame.numbered and not self.count(hop, frame):
@@ -447,7 +457,7 @@ class Endpoint:
         return ProtocolViolation(msg, peer=hop)
 
     def _check_direction(self, hop: str, wire: Header) -> None:
-        theirs, mine, all_of_them = _padded(hop), _padded(self._me), _padded(PARTIES)
+        theirs, mine, all_of_them = self._padded[hop], self._padded[self._me], _EVERYBODY
         if hop != CHARLIE:
             sound = wire.src == theirs
             sound &= wire.dst not in (theirs, mine) if wire.kind == "sealed" else wire.dst == mine

@@ -287,7 +287,7 @@ def _check_frames(folder: Folder) -> None:
     told = BroadcastLog()
     for entry in transcript.entries:
         if entry.broadcast and entry.kind != "closed":
-            told.add_hash(entry.frame)
+            told.add(entry.frame)
     folder.told = told.digest()
     agrees = folder.result.get("confirmed", True) is folder.ended
     folder.expect(agrees, f"{RESULT} and the transcript differ in whether Charlie's last frame came")

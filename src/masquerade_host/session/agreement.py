@@ -49,7 +49,6 @@ from masquerade_core.wire.codec import NAME_BYTES, Message, decode, encode
 from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame
 from masquerade_core.words import counted, listed
 from masquerade_host.session.messages import DIGEST_BYTES, AllClosed, Closed
-from masquerade_host.store.transcript import hashed
 
 __all__ = [
     "ANSWER",
@@ -81,11 +80,7 @@ class BroadcastLog:
         self.chain = [self._hash.digest()]
 
     def add(self, frame: bytes) -> None:
-        """Add one broadcast, as Charlie signed it."""
-        self.add_hash(hashed(frame))
-
-    def add_hash(self, frame: bytes) -> None:
-        """Add one broadcast by the hash of its bytes, which is all that a transcript keeps."""
+        """Add one broadcast by the hash of its bytes as Charlie signed them, which is all that a transcript keeps."""
         self._hash.update(frame)
         self.chain.append(self._hash.digest())
 
@@ -390,6 +385,11 @@ class ResumeBarrier:
         What Charlie has broadcast to this party.
     say : callable
         Sends a frame of kind ``standing``, of this type and with this body, if the connection is there.
+
+    Attributes
+    ----------
+    held : Held or None
+        The others' answers so far; None where nothing is held back.
     """
 
     def __init__(self, me: str, study: Study, told: BroadcastLog, say: Callable[[str, bytes], None]) -> None:
@@ -397,13 +397,13 @@ class ResumeBarrier:
         self._deadline = study.study.deadline_seconds
         self._told = told
         self._say = say
-        self._held: Held | None = None
+        self.held: Held | None = None
         self._since = 0.0
         self._withheld: list[tuple[int, Callable[[], None]]] = []  # each with the broadcasts that the role had taken
 
     def resumed(self, others: Sequence[str], nonce: bytes, now: float) -> None:
         """Hold back what is new until these others have answered, over a fresh nonce."""
-        self._held, self._since = Held(self._me, others, nonce), now
+        self.held, self._since = Held(self._me, others, nonce), now
 
     def hold(self, send: Callable[[], None], waiting: int) -> None:
         """Keep a message until :meth:`let_out`; ``waiting`` is how many broadcasts the role has not taken yet."""
@@ -417,13 +417,13 @@ class ResumeBarrier:
         StateCopied
             Another party has received more broadcasts than the role had taken: this was sent once before.
         """
-        if self._held is not None and self._held.missing:
+        if self.held is not None and self.held.missing:
             return
         withheld, self._withheld = self._withheld, []
         for taken, send in withheld:
-            if self._held is not None:
-                self._held.check_send(taken)
-                self._held = None  # what others receive from here on follows from this message
+            if self.held is not None:
+                self.held.check_send(taken)
+                self.held = None  # what others receive from here on follows from this message
             yield send
 
     def let_go(self) -> bool:
@@ -442,7 +442,7 @@ class ResumeBarrier:
             They have not answered for most of the time that the study allows: Charlie, who does not know what this
             party waits for, would end the run next.
         """
-        if self._held is None or not (missing := self._held.missing):
+        if self.held is None or not (missing := self.held.missing):
             return
         allowed = _ANSWERS * self._deadline
         if now - self._since > allowed:
@@ -452,7 +452,7 @@ class ResumeBarrier:
                 "see whether they still run; without their answers this party sends nothing new",
                 waited_for=missing,
             )
-        self._say(ASK, self._held.ask())
+        self._say(ASK, self.held.ask())
 
     def hear(self, frame: Frame, reader: Endpoint) -> bool:
         """Answer another party's question, or take an answer to the own one.
@@ -472,13 +472,13 @@ class ResumeBarrier:
             ask = decode(Ask, frame.body, CHARLIE)
             self._say(ANSWER, encode(Standing.of(ask, self._told.chain), CHARLIE))
             return False
-        if self._held is None:
+        if self.held is None:
             return False
-        self._held.take(decode(Standings, frame.body, CHARLIE), reader)
+        self.held.take(decode(Standings, frame.body, CHARLIE), reader)
         self.check()
         return True
 
     def check(self) -> None:
         """Check that the others, as far as is known, were told the same."""
-        if self._held is not None:
-            self._held.check(self._told.chain)
+        if self.held is not None:
+            self.held.check(self._told.chain)

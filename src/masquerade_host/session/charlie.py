@@ -31,6 +31,7 @@ from masquerade_host.session.session import Session
 from masquerade_host.session.states import HopEvent, JoinState, Turn
 from masquerade_host.store.journal import Entry
 from masquerade_host.store.keyfiles import Keys
+from masquerade_host.store.transcript import hashed
 from masquerade_host.transport.interface import Arrival, CharlieLink
 
 __all__ = ["CharlieSession"]
@@ -170,7 +171,7 @@ class CharlieSession(Session):
         data = self._endpoint.broadcast(kind, body, type=type)
         self.kept.add(CHARLIE, type, data, broadcast=kind == "message")
         if kind != "closed":
-            self._told.add(data)
+            self._told.add(hashed(data))
         self.transcript.sent(PARTIES, data)
         for hop in there:
             self._put(hop.name, data)

@@ -113,10 +113,9 @@ class Commits:
         """Take note of a numbered frame that was accepted, before anything follows from it."""
         self.steps.note("received", channel.peer, data=frame.data)
         self._stats.count(frame.size)
-        self._transcript.received(frame)
-        channel.take(frame.data)
+        self._transcript.note("received", frame.source, frame.to, frame.kind, frame.type, frame.body, frame.data)
         self._uncommitted[channel.peer] = channel
-        if channel.owes:
+        if channel.take(frame.data):
             self._owing[channel.peer] = channel
 
     def commit(self) -> None:

@@ -60,6 +60,7 @@ from masquerade_host.session.session import Session
 from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
 from masquerade_host.store.journal import Entry, digest_of
 from masquerade_host.store.keyfiles import Keys
+from masquerade_host.store.transcript import hashed
 from masquerade_host.transport.dialer import RETRY_EVERY, Dialing, WhoAnswers
 from masquerade_host.transport.interface import ConnectionEvent, PartyLink
 
@@ -197,11 +198,6 @@ class Seating:
         self._signing = signing
         self._shown: Shown | None = None
 
-    @property
-    def incomplete(self) -> bool:
-        """Whether the roster is there and hellos are missing that Charlie is to show."""
-        return self._shown is not None and not self.keys
-
     def take_roster(self, body: bytes) -> bytes:
         """Check the roster, and return the id of the run.
 
@@ -232,22 +228,6 @@ class Seating:
         self._shown.take(shown)
         self.keys = self._shown.keys
         return bool(self.keys)
-
-    def check_turn(self, turn: Turn) -> None:
-        """Check that Charlie says nothing else that counts before this party has the hellos that it is shown.
-
-        Raises
-        ------
-        ProtocolViolation
-            Charlie's fault.
-        """
-        if self.incomplete != (turn is Turn.HELLOS):
-            due = (
-                "only the hellos that this party is shown are allowed"
-                if self.incomplete
-                else "this party was already shown all its hellos"
-            )
-            raise ProtocolViolation(f"{CHARLIE} sent {turn.words!r} out of turn; {due}", peer=CHARLIE)
 
 
 # --- Bad ends of a run ----------------------------------------------------------------
@@ -565,7 +545,7 @@ class PartySession(Session):
         turn = turn_of(frame)
         if turn is Turn.REFUSAL:
             seated = self._state.now.has_roster
-            self._receive(Turn.REFUSAL)
+            self._state.receive(Turn.REFUSAL, CHARLIE)
             raise self._refused(decode(Refusal, frame.body, CHARLIE), seated=seated)
         if not frame.own:
             raise ProtocolViolation(
@@ -584,20 +564,16 @@ class PartySession(Session):
         if frame.kind == "message":
             self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
         if frame.broadcast and frame.kind != "closed":
-            self._told.add(data)
-            self._barrier.check()
-        if frame.numbered and self._state.now is JoinState.SEATED:
-            self._seating.check_turn(Turn(frame.kind))
+            self._told.add(hashed(data))
+            if self._barrier.held is not None:
+                self._barrier.check()
         self._handle(turn or Turn.HELLO, frame)
-
-    def _receive(self, turn: Turn, suspects: tuple[str, ...] = ()) -> None:
-        self._state.receive(turn, CHARLIE, suspects)
 
     def _handle(self, turn: Turn, frame: Frame) -> None:
         if turn is Turn.SEALED:
             self._check_source(frame)
         else:
-            self._receive(turn)
+            self._state.receive(turn, CHARLIE)
         match turn:
             case Turn.BEAT:
                 beat = read_beat(frame.body, self.everybody, CHARLIE)
@@ -632,6 +608,7 @@ class PartySession(Session):
             self._beat()  # Charlie keeps what he has shown until then
 
     def _run_begins(self) -> None:
+        self._state.note(HopEvent.MET)
         self._begin_run(self._seating.keys, self.kept.roster, self.run, self._seating.root)
 
     def _take_last(self, frame: Frame) -> None:
@@ -660,8 +637,8 @@ class PartySession(Session):
                 f"{CHARLIE} relayed a sealed message of somebody who is not a party of the study",
                 peer=CHARLIE,
             )
-        # Before the roster nobody can have sealed. After it, the source may have, too late.
-        self._receive(Turn.SEALED, frame.suspects if self._state.now.has_roster else ())
+        # Before all hellos are shown Charlie passes nothing on. After that the source may have sealed it, too late.
+        self._state.receive(Turn.SEALED, CHARLIE, frame.suspects if self._seating.keys else ())
 
     def _refused(self, refusal: Refusal, *, seated: bool) -> MasqueradeError:
         if refusal.reason == "differs" and refusal.version == self.version and not seated:
@@ -722,7 +699,7 @@ class PartySession(Session):
 
     def missing(self) -> tuple[str, ...]:
         """Return whom this party waits for: for the roster, for hellos and for the last frame it is Charlie."""
-        waits = self._state.now in (JoinState.HEARD, JoinState.DONE) or self._seating.incomplete
+        waits = self._state.now in (JoinState.HEARD, JoinState.MEETING, JoinState.DONE)
         return (CHARLIE,) if waits else super().missing()
 
     def _waiting(self, now: float) -> tuple[tuple[str, ...], float]:

@@ -48,6 +48,7 @@ class JoinState(Enum):
     REFUSED = "refused"  # party only: Charlie does not let this process in
     HEARD = "heard"  # Charlie holds the hello and has answered it; other parties are still awaited
     AWAY = "away"  # Charlie only: he held the hello, then the party was silent before the roster went out
+    MEETING = "meeting"  # party only: it has the roster, and lacks hellos of others that Charlie shows
     SEATED = "seated"  # the roster is out, and the roles talk
     DONE = "done"  # the party's role has returned
     CLOSED = "closed"  # every role has returned
@@ -57,7 +58,7 @@ class JoinState(Enum):
     @property
     def has_roster(self) -> bool:
         """Whether the roster was put on this hop: from then on frames are numbered, and no other process can come."""
-        return self in (JoinState.SEATED, JoinState.DONE, JoinState.CLOSED)
+        return self in (JoinState.MEETING, JoinState.SEATED, JoinState.DONE, JoinState.CLOSED)
 
 
 class Turn(Enum):
@@ -97,6 +98,7 @@ class HopEvent(Enum):
     __hash__ = object.__hash__
 
     JOIN = "role joins"
+    MET = "has all hellos"  # with the roster already, up to a number of parties
     LOST = "connection lost"
     SILENCE = "silent too long"
     TURNED_AWAY = "turned away"
@@ -114,6 +116,7 @@ SENDS: _Turns = {
         _S.KNOCKING: {_T.HELLO: _S.KNOCKING},
         _S.REFUSED: {_T.FIELDS: _S.ENDED},
         _S.HEARD: {_T.BEAT: _S.HEARD, _T.ABORT: _S.ENDED},
+        _S.MEETING: {_T.BEAT: _S.MEETING, _T.STANDING: _S.MEETING, _T.ABORT: _S.ENDED},
         _S.SEATED: {
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
@@ -161,11 +164,17 @@ SENDS: _Turns = {
 RECEIVES: _Turns = {
     End.PARTY: {
         # Anything but a refusal answers the hello, so the state after it is that of a hello that was heard.
-        _S.KNOCKING: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
-        _S.HEARD: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.SEATED, _T.ABORT: _S.ENDED},
+        _S.KNOCKING: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.MEETING, _T.ABORT: _S.ENDED},
+        _S.HEARD: {_T.BEAT: _S.HEARD, _T.REFUSAL: _S.REFUSED, _T.ROSTER: _S.MEETING, _T.ABORT: _S.ENDED},
         # A Charlie who was started again, and has forgotten the run, refuses its frames.
+        _S.MEETING: {
+            _T.HELLOS: _S.MEETING,
+            _T.BEAT: _S.MEETING,
+            _T.STANDING: _S.MEETING,
+            _T.REFUSAL: _S.REFUSED,
+            _T.ABORT: _S.ENDED,
+        },
         _S.SEATED: {
-            _T.HELLOS: _S.SEATED,
             _T.MESSAGE: _S.SEATED,
             _T.SEALED: _S.SEATED,
             _T.BEAT: _S.SEATED,
@@ -246,6 +255,7 @@ EVENTS: _Events = {
         _S.IDLE: {_E.JOIN: _S.KNOCKING, _E.LOST: _S.IDLE, _E.GIVE_UP: _S.PARTING},
         _S.KNOCKING: {_E.LOST: _S.KNOCKING, _E.GIVE_UP: _S.PARTING},
         _S.HEARD: {_E.LOST: _S.KNOCKING},
+        _S.MEETING: {_E.MET: _S.SEATED, _E.LOST: _S.MEETING, _E.GIVE_UP: _S.PARTING},
         _S.SEATED: {_E.LOST: _S.SEATED, _E.GIVE_UP: _S.PARTING},
         _S.DONE: {_E.LOST: _S.DONE, _E.GIVE_UP: _S.PARTING},
         _S.CLOSED: {_E.LOST: _S.CLOSED, _E.GIVE_UP: _S.PARTING},
@@ -281,16 +291,11 @@ class HopState:
 
     def __init__(self, end: End, now: JoinState = JoinState.IDLE) -> None:
         self._end = end
-        self._now = now
-
-    @property
-    def now(self) -> JoinState:
-        """The state at this moment."""
-        return self._now
+        self.now = now
 
     def may_send(self, turn: Turn) -> bool:
         """Say whether this end may send this now."""
-        return turn in SENDS[self._end].get(self._now, {})
+        return turn in SENDS[self._end].get(self.now, {})
 
     def send(self, turn: Turn) -> None:
         """Move on before this end sends ``turn``.
@@ -300,13 +305,13 @@ class HopState:
         LocalProtocolError
             The turn is illegal: a bug of this program, found before anything leaves.
         """
-        legal = SENDS[self._end].get(self._now, {})
+        legal = SENDS[self._end].get(self.now, {})
         if turn not in legal:
             raise LocalProtocolError(
-                f"this program tried to send {turn.words!r} while its connection is {self._now.value!r}; only these "
+                f"this program tried to send {turn.words!r} while its connection is {self.now.value!r}; only these "
                 f"are legal then: {_named(legal)}"
             )
-        self._now = legal[turn]
+        self.now = legal[turn]
 
     def receive(self, turn: Turn, sender: str, suspects: tuple[str, ...] = ()) -> None:
         """Move on after ``sender``, at the other end, sent ``turn``.
@@ -324,16 +329,16 @@ class HopState:
         ProtocolViolation
             The turn is illegal.
         """
-        legal = RECEIVES[self._end].get(self._now, {})
+        legal = RECEIVES[self._end].get(self.now, {})
         if turn not in legal:
             who, doubt = (" or ".join(suspects), "; nobody can tell which of them") if suspects else (sender, "")
             raise ProtocolViolation(
-                f"{who} sent {turn.words!r} out of turn{doubt}. While the connection is {self._now.value!r}, only "
+                f"{who} sent {turn.words!r} out of turn{doubt}. While the connection is {self.now.value!r}, only "
                 f"these are legal: {_named(legal)}",
                 peer="" if suspects else sender,
                 suspects=suspects,
             )
-        self._now = legal[turn]
+        self.now = legal[turn]
 
     def note(self, event: HopEvent) -> None:
         """Move on after an event.
@@ -343,13 +348,13 @@ class HopState:
         LocalProtocolError
             The event cannot happen in this state: a bug of this program.
         """
-        legal = EVENTS[self._end].get(self._now, {})
+        legal = EVENTS[self._end].get(self.now, {})
         if event not in legal:
             raise LocalProtocolError(
-                f"this program noted {event.value!r} while its connection is {self._now.value!r}; only these are "
+                f"this program noted {event.value!r} while its connection is {self.now.value!r}; only these are "
                 f"legal then: {', '.join(each.value for each in legal) or 'no events'}"
             )
-        self._now = legal[event]
+        self.now = legal[event]
 
 
 def _named(legal: Mapping[Turn, JoinState]) -> str:

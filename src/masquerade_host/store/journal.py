@@ -123,11 +123,8 @@ class Journal:
         """Return the rows that an earlier process of this attempt committed, in order."""
         return iter(())
 
-    def append(self, entry: Entry) -> None:
-        """Add a row to the next transaction."""
-
-    def commit(self) -> None:
-        """Write the rows added since the last commit. When this returns, a power cut does not lose them.
+    def commit(self, entries: Sequence[Entry] = ()) -> None:
+        """Write these rows, in one transaction. When this returns, a power cut does not lose them.
 
         Raises
         ------
@@ -173,6 +170,7 @@ class ReplayLog:
         self._journal = journal or Journal()
         self._rows: Iterator[Entry] = self._journal.entries()
         self._due = next(self._rows, None)
+        self._noted: list[Entry] = []  # since the last commit
         self.passed = 0  # rows that were compared
         self.kept = self._journal.kept
 
@@ -191,7 +189,8 @@ class ReplayLog:
         """
         entry = Entry(kind, peer, label, data)
         if self._due is None:
-            self._journal.append(entry)
+            if self.kept:
+                self._noted.append(entry)
             return
         if entry != self._due:
             raise self.changed(f"{kind} {label}".strip())
@@ -279,10 +278,12 @@ class ReplayLog:
             It could not be written. From here on nothing is kept, so that the others can still be told of the end.
         """
         try:
-            self._journal.commit()
+            self._journal.commit(self._noted)
         except MasqueradeError:
             self._journal, self._rows, self._due = Journal(), iter(()), None
             raise
+        finally:
+            self._noted = []
 
 
 # --- On disk --------------------------------------------------------------------------
@@ -366,7 +367,6 @@ class SqliteJournal(Journal):
 
     def __init__(self, folder: Path, key: bytes) -> None:
         self._folder, self._key = folder, key
-        self._added: list[Entry] = []
         self._damage: Damaged | None = None
         self._faults = partial(told, folder / _FILE, _DAMAGE, partial(_unusable, folder))
         self._table = ChainedTable(Path(":memory:"), "rows", self._link_of, self._faults)  # until it is opened
@@ -519,12 +519,8 @@ class SqliteJournal(Journal):
             why = f"{counted(head.count - count, 'row')} of {head.count} are missing from its end"
             raise self._damaged(self._folder / _FILE, why)
 
-    def append(self, entry: Entry) -> None:
-        """Add a row to the next transaction."""
-        self._added.append(entry)
-
-    def commit(self) -> None:
-        """Write the rows added since the last commit.
+    def commit(self, entries: Sequence[Entry] = ()) -> None:
+        """Write these rows, in one transaction.
 
         Raises
         ------
@@ -533,17 +529,16 @@ class SqliteJournal(Journal):
         """
         if self._failed is not None:
             raise self._failed
-        if not self._added:
+        if not entries:
             return
         try:
             if not self._read:
                 deque(self.entries(), maxlen=0)
             with told(self._folder / _FILE, _DAMAGE, self._unwritten):
-                self._write(self._added)
+                self._write(entries)
         except RunFailed as error:
             self._failed = error
             raise
-        self._added = []
 
     def _write(self, entries: Sequence[Entry]) -> None:
         table = self._table
@@ -576,7 +571,7 @@ class SqliteJournal(Journal):
         RunFailed
             The rows could not be deleted.
         """
-        self._added, self.run = [], b""
+        self.run = b""
         self._failed = RunFailed("the attempt of this journal has ended", "start the run again")
         with suppress(OSError):  # a full disk must not keep the rows from being deleted
             self._keep_line({"attempt": self.attempt, "run": run.hex(), "ended": how})

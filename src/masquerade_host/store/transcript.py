@@ -27,7 +27,6 @@ from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import PARTIES
-from masquerade_core.wire.frames import Frame
 
 __all__ = ["TRANSCRIPT", "Entry", "Recorder", "Transcript", "chained", "hash_of_files", "hashed", "read_transcript"]
 
@@ -158,15 +157,10 @@ class Recorder:
         """Note a frame that leaves over the hop to ``peer``, or to all parties."""
         del peer  # the frame's header says it
         _v, _run, source, to, kind, _seq, type_, body = msgpack.unpackb(data[SIGNATURE_BYTES:])
-        self._note("sent", source.rstrip(" "), to.rstrip(" "), kind, type_, body, data)
+        self.note("sent", source.rstrip(" "), to.rstrip(" "), kind, type_, body, data)
 
-    def received(self, frame: Frame) -> None:
-        """Note a frame that came and was accepted."""
-        self._note("received", frame.source, frame.to, frame.kind, frame.type, frame.body, frame.data)
-
-    def _note(
-        self, direction: Direction, source: str, to: str, kind: str, type_: str, body: bytes, data: bytes
-    ) -> None:
+    def note(self, direction: Direction, source: str, to: str, kind: str, type_: str, body: bytes, data: bytes) -> None:
+        """Note a frame that leaves, or one that came and was accepted: what its header says, and its bytes."""
         if kind not in _NOTED:
             return
         boxes: tuple[tuple[str, bytes], ...] = ()

@@ -19,7 +19,7 @@ BOXES = (b"box-1", b"box-2", b"box-3")
 
 
 def frame(to: str, body: bytes, source: str = PEER) -> Frame:
-    return Frame(2, RUN, source, to, "sealed", "Hail", body, len(body))
+    return Frame(2, RUN, source, to, "sealed", "Hail", body, len(body), numbered=True, broadcast=False)
 
 
 def test_boxes_for_all_come_out_in_roster_order() -> None:

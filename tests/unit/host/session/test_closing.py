@@ -16,6 +16,7 @@ from masquerade_host.session import party
 from masquerade_host.session.agreement import BroadcastLog
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.messages import AllClosed, Closed, Roster
+from masquerade_host.store.transcript import hashed
 from tests.host_helpers import World, run_together
 from tests.messages import says
 from tests.wired import Wired, announced_by
@@ -107,7 +108,7 @@ def test_the_hash_is_of_whole_frames_and_their_order() -> None:
     def of(*frames: bytes) -> bytes:
         told = BroadcastLog()
         for frame in frames:
-            told.add(frame)
+            told.add(hashed(frame))
         return told.digest()
 
     one, two = b"frame 1", b"frame 2"

@@ -336,14 +336,14 @@ def test_nothing_that_counts_comes_before_the_hellos(wired: Wired) -> None:
 
     changing(wired, "p9", "hellos", change)
     wired.join()
-    fails(wired, "p9", "sent 'message' out of turn; only the hellos")
+    fails(wired, "p9", "sent 'message' out of turn. While the connection is 'meeting'")
 
 
 def test_hellos_that_come_twice_are_out_of_turn(seated: Wired) -> None:
     frame = seated.charlie._endpoint.seal("p9", "hellos", encode(Hellos(hellos=(), paths=()), "p9"))
     seated.links["p9"].inbox.append(frame)
     seated.pump(1)
-    fails(seated, "p9", "already shown all its hellos")
+    fails(seated, "p9", "sent 'hellos' out of turn. While the connection is 'seated'")
 
 
 def test_who_is_never_shown_its_hellos_says_that_it_waits_for_charlie(wired: Wired) -> None:
@@ -449,7 +449,7 @@ def test_a_party_that_was_started_again_asks_its_neighbours_alone() -> None:
     p9.kill()
     p9.start()
     near = {name for name in heard_by(study, coin_of_run(run), "p9") if name != "p9"}
-    assert set(p9.session.__dict__["_barrier"]._held.missing) == near
+    assert set(p9.session.__dict__["_barrier"].held.missing) == near
     assert len(near) == 64
     asked: set[str] = set()
 

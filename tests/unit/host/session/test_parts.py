@@ -281,7 +281,6 @@ def test_a_party_takes_its_seat_by_a_roster_of_sound_hellos_and_no_other(world: 
     seating.hello = hellos[0]
     assert seating.take_roster(body) == run_id(_study_id(world.study), body)
     assert [name for name, _ in seating.keys] == [*NAMES, CHARLIE]
-    assert not seating.incomplete
     other = Seating("p1", world.study, _study_id(world.study), world.keys["p1"].signing)
     other.hello = said_by(world, "p1")
     with pytest.raises(ProtocolViolation) as caught:

@@ -146,6 +146,7 @@ def test_once_the_roster_is_out_nothing_starts_anew() -> None:
     for end in End:
         for state in (s for s in JoinState if s.has_roster):
             assert {then for _, then in steps(end, state)} <= {
+                JoinState.MEETING,
                 JoinState.SEATED,
                 JoinState.DONE,
                 JoinState.CLOSED,

@@ -43,8 +43,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("journal")
     with SqliteJournal(folder, KEY) as living:
         for row in ROWS:
-            living.append(row)
-            living.commit()
+            living.commit([row])
         copy = tmp_path_factory.mktemp("killed") / "journal"
         shutil.copytree(folder, copy)
         living.end("a test is over")

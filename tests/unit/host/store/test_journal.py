@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from masquerade_core.errors import BadInput, Damaged, RunFailed
-from masquerade_host.store.journal import Entry, Journal, SqliteJournal
+from masquerade_host.store.journal import Entry, Journal, ReplayLog, SqliteJournal
 from tests.messages import raises, says
 
 SECRET = b"canary-canary"
@@ -32,9 +32,7 @@ def rows(folder: Path) -> list[Entry]:
 def write(folder: Path, done: Callable[[int], None] = lambda _step: None) -> SqliteJournal:
     journal = SqliteJournal(folder, KEY)
     for number, step in enumerate(STEPS):
-        for entry in step:
-            journal.append(entry)
-        journal.commit()
+        journal.commit(step)
         done(number + 1)
     return journal
 
@@ -85,9 +83,11 @@ def secrets_in(folder: Path) -> list[str]:
 
 
 def test_rows_come_back_in_order_and_only_the_committed_ones(tmp_path: Path) -> None:
-    journal = write(tmp_path / "a")
-    journal.append(Entry("once", label="not committed"))
-    journal.close()
+    with write(tmp_path / "a") as journal:
+        steps = ReplayLog(journal)
+        while steps.due is not None:
+            steps.note(steps.due.kind, steps.due.peer, steps.due.label, steps.due.data)
+        steps.note("once", label="not committed")
     assert rows(tmp_path / "a") == [entry for step in STEPS for entry in step]
 
 
@@ -113,8 +113,7 @@ def test_a_commit_makes_no_file_longer(tmp_path: Path) -> None:
     log = tmp_path / "journal.sqlite-wal"
     lengths = set()
     for step in range(100):
-        journal.append(Entry("received", "p1", str(step), bytes(15_000)))
-        journal.commit()
+        journal.commit([Entry("received", "p1", str(step), bytes(15_000))])
         lengths.add(log.stat().st_size)
     assert len(lengths) == 1
     journal.close()
@@ -210,9 +209,8 @@ def test_a_full_disk_stops_everything(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         journal = SqliteJournal(tmp_path, KEY)
         for step in range(100):
-            journal.append(Entry("received", "p1", "", bytes(9000)))
             try:
-                journal.commit()
+                journal.commit([Entry("received", "p1", "", bytes(9000))])
             except RunFailed as error:
                 assert says(error.message, "journal_not_written")  # noqa: PT017 - in a child
                 assert error.exit_code == 1  # noqa: PT017
@@ -322,15 +320,13 @@ def test_a_log_without_its_journal_is_overwritten_and_no_row_of_it_comes_back(tm
 def test_it_says_whether_an_earlier_process_had_joined(tmp_path: Path) -> None:
     with write(tmp_path) as journal:
         assert not journal.joined
-        journal.append(Entry("received", "charlie"))
-        journal.commit()
+        journal.commit([Entry("received", "charlie")])
     with SqliteJournal(tmp_path, KEY) as journal:
         assert journal.joined
 
 
 def test_no_journal_keeps_nothing() -> None:
     journal = Journal()
-    journal.append(Entry("once"))
-    journal.commit()
+    journal.commit([Entry("once")])
     journal.end("finished")
     assert not list(journal.entries())
