@@ -246,11 +246,16 @@ class Endpoint:
     peers : mapping of str to bytes
         The verify key, pinned in the study, of each participant at the other end of a hop: Charlie's for a party, all
         parties' for Charlie.
+
+    Attributes
+    ----------
+    run : bytes
+        The id that frames bear at this moment.
     """
 
     def __init__(self, me: str, run: bytes, signing_key: SigningKey, peers: Mapping[str, bytes]) -> None:
         self._me = me
-        self._run = run
+        self.run = run
         self._study = b""  # the study's id, once a run has begun
         self._knows: set[str] = set()  # the hops whose other end has used the run's own id
         self._key = signing_key
@@ -268,29 +273,24 @@ class Endpoint:
         """The number of this end's hops."""
         return len(self._peers)
 
-    @property
-    def run(self) -> bytes:
-        """The id that frames bear."""
-        return self._run
-
     def begin(self, run: bytes) -> None:
         """Use the run's own id from here on, in both directions; the roster was the last frame with the study's.
 
         A party may not have the roster yet. So its beats and aborts may still bear the study's id, until one of its
         frames bears the run's; and Charlie's beats and aborts for it do so as long. Hellos always do.
         """
-        self._study, self._run = self._run, run
+        self._study, self.run = self.run, run
 
     def _outgoing(self, hop: str, kind: Kind) -> bytes:
         early = kind == "hello" or (kind in _UNNUMBERED and self._me == CHARLIE and hop not in self._knows)
-        return self._study if self._study and early else self._run
+        return self._study if self._study and early else self.run
 
     def _is_of_this_run(self, hop: str, wire: Header) -> bool:
         if wire.v != WIRE_VERSION:
             return False
         if not self._study or wire.kind == "hello":
-            return wire.run == (self._study or self._run)
-        if wire.run == self._run:
+            return wire.run == (self._study or self.run)
+        if wire.run == self.run:
             self._knows.add(hop)
             return True
         early = wire.kind in _UNNUMBERED and (self._me != CHARLIE or hop not in self._knows)
@@ -319,7 +319,7 @@ class Endpoint:
         if self._me != CHARLIE:
             msg = f"{self._me} cannot make a frame for all parties; only {CHARLIE} can"
             raise LocalProtocolError(msg)
-        data = self._sign(self._run, (self._me, PARTIES), kind, self._next_broadcast, type, body)
+        data = self._sign(self.run, (self._me, PARTIES), kind, self._next_broadcast, type, body)
         self._next_broadcast += 1
         for hop in self._next_out:
             self._next_out[hop] += 1

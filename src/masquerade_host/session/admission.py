@@ -92,11 +92,6 @@ class Admission:
         self._gathering = clock()
         self._most = 0
 
-    @property
-    def seated(self) -> bool:
-        """Whether the roster is out."""
-        return self._endpoint.run != self._study_id
-
     def begin(self) -> None:
         """Wait for the parties from now on."""
         self._gathering = self._clock()
@@ -135,7 +130,7 @@ class Admission:
                 f"{hop.name} sent a frame of another run or version; only frames of this run and version are allowed",
                 peer=hop.name,
             )
-        if frame.numbered and not self.seated:
+        if frame.numbered and self._endpoint.run == self._study_id:
             raise ProtocolViolation(
                 f"{hop.name} sent a {frame.kind} before the roster; only hellos, beats and aborts are allowed",
                 peer=hop.name,
@@ -291,7 +286,7 @@ class Admission:
 
         A hop that this connection belongs to starts anew, and the other parties go on waiting.
         """
-        if route == hop.route and not self.seated:
+        if route == hop.route and self._endpoint.run == self._study_id:
             hop.note(HopEvent.TURNED_AWAY)
             hop.forget_hello()
             self._observe("left", party=hop.name)

@@ -214,24 +214,23 @@ class CharlieSession(Session):
             return  # an older connection, a refused one, or that of a party without which the run goes on
         try:
             frame = self._admission.admit(hop, arrival, now)
-            if frame is not None:
-                self._hear(hop, frame, now)
+            if frame is None:
+                return
+            hop.heard = now
+            hop.received += 1
+            if frame.numbered:
+                if not self._endpoint.count(hop.name, frame):
+                    return  # it arrived before
+                if hop.sent_beside:
+                    hop.beside(frame)
+                self._commits.accepted(hop.channel, frame)
+                hop.moved = now
+                self._moves += 1
+            self._handle(hop, frame)
         except ProtocolViolation:
             if arrival.route == hop.route and self._seated:
                 raise
             self._admission.turn_away(hop, arrival.route, "broken", now)
-
-    def _hear(self, hop: Hop, frame: Frame, now: float) -> None:
-        hop.heard = now
-        hop.received += 1
-        if frame.numbered:
-            if not self._endpoint.count(hop.name, frame):
-                return  # it arrived before
-            hop.beside(frame)
-            self._commits.accepted(hop.channel, frame)
-            hop.moved = now
-            self._moves += 1
-        self._handle(hop, frame)
 
     def _take_again(self, row: Entry) -> None:
         hop = self._hops[row.peer]
@@ -244,13 +243,14 @@ class CharlieSession(Session):
                 self._lose(hop, RunFailed(f"the run went on without {hop.name} before Charlie was started again"))
 
     def _handle(self, hop: Hop, frame: Frame) -> None:
-        turn, was = Turn(frame.kind), hop.state
+        turn = Turn(frame.kind)
+        returns = turn is Turn.BEAT and hop.state is JoinState.AWAY
         if turn is not Turn.ABORT:  # whose reason decides which turn it is
             hop.receive(turn)
         match turn:
             case Turn.BEAT:
                 self._hear_beat(hop, frame)
-                if was is JoinState.AWAY:
+                if returns:
                     self._admission.came(hop)
             case Turn.STANDING:
                 self._pass_on(hop, frame)

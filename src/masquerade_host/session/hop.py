@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -147,8 +147,10 @@ class Hop:
 
     def receive(self, turn: Turn) -> None:
         """Move the state on after a frame of the party; an illegal one is the party's fault."""
+        before = self._state.now
         self._state.receive(turn, self.name)
-        self._keep_company()
+        if self._state.now is not before:
+            self._keep_company()
 
     def note(self, event: HopEvent) -> None:
         """Move the state on after an event."""
@@ -254,7 +256,7 @@ class Hop:
         self.waits_for = {name: self.waits_for.get(name, now) for name in names if name != self.name}
 
 
-class Hops(Mapping[str, Hop]):
+class Hops(dict[str, Hop]):
     """All hops by the name of the party, in roster order, and the link that they share.
 
     Parameters
@@ -274,19 +276,10 @@ class Hops(Mapping[str, Hop]):
     def __init__(self, names: Sequence[str], endpoint: Endpoint) -> None:
         self.link: CharlieLink | None = None
         self.company: set[str] = set()
-        self._hops = {name: Hop(name, endpoint, self._channel_to(name), self.company) for name in names}
+        super().__init__({name: Hop(name, endpoint, self._channel_to(name), self.company) for name in names})
 
     def _channel_to(self, name: str) -> Channel:
         return Channel(name, lambda data: self.out.send(name, data))
-
-    def __getitem__(self, name: str) -> Hop:
-        return self._hops[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._hops)
-
-    def __len__(self) -> int:
-        return len(self._hops)
 
     @property
     def out(self) -> CharlieLink:
@@ -304,12 +297,12 @@ class Hops(Mapping[str, Hop]):
     @property
     def joined(self) -> tuple[Hop, ...]:
         """The hops of the parties on which Charlie counts."""
-        return tuple(hop for hop in self._hops.values() if hop.name in self.company)
+        return tuple(hop for hop in self.values() if hop.name in self.company)
 
     @property
     def there(self) -> tuple[Hop, ...]:
         """The hops of the parties that still take part."""
-        return tuple(hop for hop in self._hops.values() if hop.lost is None)
+        return tuple(hop for hop in self.values() if hop.lost is None)
 
     def say(self, hop: Hop, turn: Turn, body: bytes, *, type: str = "") -> None:  # noqa: A002
         """Send a frame without a number to a party; :meth:`Hop.seal` says whether it may be sent."""
