@@ -10,8 +10,9 @@ answers (:mod:`masquerade_core.table`).
 *After a restart*, the same role and session are fed the journal's rows until they are where they were. A role depends
 on nothing but its inputs, so the same inputs lead it to the same place. Frames, and decisions of a clock, came from
 outside: the driver hands these rows to the session. For all other rows it steps the role until the role, or the
-session, does what the row says. Meanwhile nothing is drawn, no clock is asked and nothing leaves. When the rows end,
-the driver compares the journal with the ledger of the budget. Then the role and the session continue with real frames.
+session, does what the row says. Meanwhile nothing is drawn, no clock decides anything and nothing leaves. When the rows
+end, the driver compares the journal with the ledger of the budget. Then the party connects, and the role and the
+session continue with real frames.
 """
 
 import contextlib

@@ -350,7 +350,7 @@ class PartySession(Session):
     keys : Keys
         This party's.
     connect : callable
-        Makes the link; called when the role joins, not before.
+        Makes the link; called when the role joins, not before, and after a restart once the replay is over.
     who_answers : callable
         Looks at Charlie's address (:func:`~masquerade_host.transport.dialer.probe`).
     version, observe, clock, debits, program, forecast
@@ -384,6 +384,7 @@ class PartySession(Session):
         self._closed = b""
         self._connect = connect
         self._link: PartyLink | None = None
+        self._resumed = False  # an earlier process's part is over, if there was one
         self._dialing = Dialing(study.address, who_answers)
         self._channel = Channel(CHARLIE, self._transmit)
         self._wait = self.allowance.wait(self.allowance.of_charlie)
@@ -420,9 +421,13 @@ class PartySession(Session):
         )
         sealed = self._seating.hello = self._endpoint.seal(CHARLIE, "hello", encode(hello, CHARLIE))
         self.steps.note("sent", CHARLIE, "hello", digest_of(sealed))
+        self._state.note(HopEvent.JOIN)
+        if self._resumed or not self.steps.passed:  # else this is a replay, in which nothing leaves
+            self._dial()
+
+    def _dial(self) -> None:
         self._observe("connecting", address=self.study.address)
         self._link = self._connect()
-        self._state.note(HopEvent.JOIN)
         self._channel.connection = first_connection()
         self._knock(self._clock())
 
@@ -457,8 +462,8 @@ class PartySession(Session):
 
     def finish(self) -> None:
         """The role has returned: say so, and stay until Charlie closes."""
-        if self._link is None:
-            self.closed = True
+        if self._state.now is JoinState.IDLE:
+            self.closed = True  # it never joined
             return
         self._hold(self._close)
         self._post()
@@ -663,7 +668,10 @@ class PartySession(Session):
         self._accept(row.data, self._clock())
 
     def resumed(self, nonce: bytes) -> None:
-        """Hold back what is new until every party that it asks has said where it stands, over this fresh nonce."""
+        """Connect, and hold back what is new until those it asks have said where they stand, over this fresh nonce."""
+        self._resumed = True
+        if self._state.now is not JoinState.IDLE:
+            self._dial()
         if self.run != self.study_id:  # else nothing was sent that could be sent again
             self._barrier.resumed(asked_by(self.study, self._seating.coin, self.me), nonce, self._clock())
 

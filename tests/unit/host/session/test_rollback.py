@@ -17,7 +17,7 @@ from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.channel import Channel
 from masquerade_host.process.progress import quiet
-from masquerade_host.session.agreement import ANSWER, Ask, Standing, Standings
+from masquerade_host.session.agreement import ANSWER, Ask, ResumeBarrier, Standing, Standings
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.party import PartySession
@@ -101,7 +101,7 @@ def test_the_question_and_the_ledger_each_stop_a_rollback_and_nothing_else_does(
 ) -> None:
     """Without both, a Charlie who helps has two noisy answers under one label, for the price of one."""
     if not question:
-        monkeypatch.setattr(PartySession, "resumed", lambda _self, _nonce: None)
+        monkeypatch.setattr(ResumeBarrier, "resumed", lambda *_: None)
     if not ledger:
         monkeypatch.setattr(Commits, "check_ledger", lambda _self, _run: None)
     run = rolled_back(world, copied_ledger=False)
@@ -150,6 +150,24 @@ def test_a_journal_that_is_older_than_its_ledger_ends_the_attempt_before_anythin
         labels = [label for label in labels if label not in NO_RELEASES]
         assert labels[:2] == ["round 0", "round 1"]
         assert labels == run.sites["p1"].debited
+
+
+def test_a_party_connects_once_its_replay_is_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    links: list[object] = []
+    check = PartySession.check_ledger
+
+    def seen(session: PartySession) -> None:
+        links.append(session.link)
+        check(session)
+
+    monkeypatch.setattr(PartySession, "check_ledger", seen)
+    run = Group(world, {CHARLIE: charlie, **dict.fromkeys(world.study.names, party)})
+    run.run(until=lambda: told(run, "p1") >= 2)
+    run.sites["p1"].kill()
+    run.sites["p1"].start()
+    run.run()
+    run.check()
+    assert links == [None]
 
 
 def test_a_journal_that_is_as_old_as_its_ledger_goes_on(world: World, tmp_path: Path) -> None:

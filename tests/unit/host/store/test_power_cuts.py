@@ -10,8 +10,8 @@ import pytest
 
 from masquerade_core.seat import Seat
 from masquerade_core.study import CHARLIE, Study
+from masquerade_host.session.agreement import ResumeBarrier
 from masquerade_host.session.commits import Commits
-from masquerade_host.session.party import PartySession
 from masquerade_host.store import journal, ledger
 from masquerade_host.store.budget import give_budget
 from masquerade_host.store.chained_table import ChainedTable
@@ -231,7 +231,7 @@ def test_with_a_charlie_who_helps_only_the_others_stop_an_older_folder(
 ) -> None:
     """Without the question to them he has two noisy answers to one question, and the test sees it."""
     if not asks:
-        monkeypatch.setattr(PartySession, "resumed", lambda _self, _nonce: None)
+        monkeypatch.setattr(ResumeBarrier, "resumed", lambda *_: None)
     whole = new_group(fresh=True)
     whole.run(100)
     sends = [n for n, step in enumerate(whole.sites["p1"].steps, 1) if step == "send"]
