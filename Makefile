@@ -14,9 +14,9 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(CI),--qui
 PACKAGES := src parties curator protocols
 # The tests start hundreds of processes: without compiled files each would compile the program anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Three processes share the machine. A library's further threads would only wait for each other.
-test: export OPENBLAS_NUM_THREADS := 1
-test: export OMP_NUM_THREADS := 1
+# Several processes share the machine. A library's further threads would only wait for each other.
+test test-extras docs: export OPENBLAS_NUM_THREADS := 1
+test test-extras docs: export OMP_NUM_THREADS := 1
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

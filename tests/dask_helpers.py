@@ -28,6 +28,10 @@ def scheduler_address(known: Path, scheduler: subprocess.Popen[bytes]) -> str:
         time.sleep(0.02)
 
 
+TWO_THREADS = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+"""What a process's libraries of linear algebra take, whatever the tests' own take: a task has to limit them."""
+
+
 class LocalDask:
     """A scheduler and its workers, each a process."""
 
@@ -42,9 +46,8 @@ class LocalDask:
         """Start 'dask' with these words."""
         paths = os.pathsep.join([str(ROOT), *sys.path])
         quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.folder}
-        return subprocess.Popen(
-            [sys.executable, "-m", "dask", *words, "--no-dashboard"], env={**os.environ, "PYTHONPATH": paths}, **quiet
-        )
+        env = {**os.environ, "PYTHONPATH": paths, **TWO_THREADS}
+        return subprocess.Popen([sys.executable, "-m", "dask", *words, "--no-dashboard"], env=env, **quiet)
 
     def schedule(self, host: str = HERE, port: int = 0) -> None:
         """Start the scheduler, and wait until it says its address."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]  # it ships no types
 
 from masquerade.simulation import WATERMARK
 from masquerade_core.errors import BadInput, LocalProtocolError, MasqueradeError, RunFailed
@@ -27,7 +28,7 @@ from masquerade_lab.reproduce.engine import drawing, files
 from masquerade_lab.reproduce.engine.report import Panel, Series
 from masquerade_lab.reproduce.engine.tasks import Kept, Runner, Standing, Task, decode, encode, one_after_another
 from tests import ROOT, small_figure
-from tests.dask_helpers import scheduler_address
+from tests.dask_helpers import TWO_THREADS, scheduler_address
 from tests.face_helpers import Shell
 from tests.messages import raises, says, sentence
 
@@ -122,16 +123,19 @@ def test_a_dask_cluster_writes_the_same_bytes_and_outlives_a_worker(
     assert (answer.code, says(answer.err, "jobs_and_dask")) == (4, True)
 
 
-def test_libraries_of_linear_algebra_have_one_thread_in_a_task() -> None:
-    for runner in (Runner(), Runner(jobs=2)):
-        found = runner([Task(str(k), threads, ()) for k in range(2)])
-        assert {count for one in found for count in one} == {1}
+def test_libraries_of_linear_algebra_have_one_thread_in_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, number in TWO_THREADS.items():
+        monkeypatch.setenv(name, number)  # for the processes of the second runner
+    with threadpool_limits(2):
+        assert set(threads()) == {2}
+        for runner in (Runner(), Runner(jobs=2)):
+            found = runner([Task(str(k), threads, ()) for k in range(2)])
+            assert {count for one in found for count in one} == {1}
 
 
 def threads() -> list[int]:
     """How many threads each library of linear algebra would use."""
     import scipy.linalg  # noqa: F401 - so that its library counts
-    from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
     return [library["num_threads"] for library in threadpool_info()]
 
