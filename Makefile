@@ -10,7 +10,8 @@ RUN := $(VENV)/.run
 TEST := $(VENV)/.test
 CHECK := $(VENV)/.check
 DEV := $(VENV)/.dev
-PIP := $(BIN)/python -m pip install --disable-pip-version-check $(if $(CI),--quiet)
+# Not compiled: what is used compiles itself.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(if $(CI),--quiet)
 PACKAGES := src parties curator protocols
 # The tests start hundreds of processes: without compiled files each would compile the program anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -31,7 +31,7 @@ def shows_all(study: Study) -> bool:
 def closes_with_all(study: Study) -> bool:
     """Say whether every party is shown every other party's last word, and asks all others after a restart.
 
-    Without ``[dropouts]`` the words of its neighbours are enough (:mod:`masquerade_host.session.transcript_agreement`
+    Without ``[dropouts]`` the words of its neighbours are enough (:mod:`masquerade_host.session.agreement`
     says why). With it they are not: Charlie could say that the right parties are lost, until the graph of the others
     falls apart.
     """

@@ -172,6 +172,10 @@ class Study(Section):
 
     def digest(self) -> bytes:
         """Return the 32-byte hash of this study."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> bytes:
         return hashlib.blake2b(json_text(self.canonical()).encode(), digest_size=32, person=b"masq study").digest()
 
     def fingerprint(self) -> str:
@@ -193,7 +197,7 @@ class Study(Section):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, as every model of pydantic does; what follows from its fields is worked out anew."""
         copied = super().model_copy(update=update, deep=deep)
-        for derived in ("names", "place_of", "coordinates", "covariates", "record_limits"):
+        for derived in ("_digest", "names", "place_of", "coordinates", "covariates", "record_limits"):
             copied.__dict__.pop(derived, None)
         return copied
 

@@ -271,9 +271,7 @@ def run_role(role: Role, session: Session, rng: Rng, *, journal: Journal | None 
                 session.steps.begin(session.program, begun)
                 session.open()
                 thread.stand = resume(role, session)
-            if session.steps.passed:
-                session.resumed(rng.bytes(NONCE_BYTES))
-            result = _converse(session, thread, bell, caught)
+            result = _converse(session, thread, bell, caught, rng)
         except MasqueradeError as error:
             if isinstance(error, DeadlinePassed) and CHARLIE in error.waited_for:
                 linger = 0.0  # nobody is there to receive anything
@@ -349,7 +347,10 @@ def _end(journal: Journal | None, session: Session, error: BaseException) -> Non
             journal.end(type(error).__name__, session.run)
 
 
-def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught: list[int]) -> Any:
+def _converse(session: Session, thread: _RoleThread, bell: socket.socket, caught: list[int], rng: Rng) -> Any:
+    """Go on with real frames, until every participant is done."""
+    if session.steps.passed:
+        session.resumed(rng.bytes(NONCE_BYTES))
     result = thread.stand.result
     if not thread.stand.returned:
         thread.start()

@@ -400,10 +400,12 @@ def test_a_study_has_at_most_32768_parties() -> None:
 def test_what_follows_from_the_parties_is_worked_out_anew_for_a_copy() -> None:
     study = Study.parse(GOOD)
     assert (study.names, study.place_of["hospital-b"], study.d) == (("hospital-a", "hospital-b"), 1, 4)
+    before = study.digest()
     turned = study.model_copy(update={"parties": study.parties[::-1], "features": study.features[:1]})
     assert (turned.names, turned.place_of["hospital-b"], turned.d) == (("hospital-b", "hospital-a"), 0, 2)
     assert turned != study
     assert study.model_copy() == study
+    assert turned.digest() == Study.parse(turned.to_toml()).digest() != before
 
 
 # --- What is declared -----------------------------------------------------------------
