@@ -282,6 +282,7 @@ def test_the_demo_of_votes_shows_that_votes_can_work(tmp_path: Path, protocol: s
     assert not (tmp_path / "run" / "hospital-001").exists()
 
 
+@pytest.mark.alone  # a forest, a kernel and what they load: 31 s of processor time
 @pytest.mark.parametrize("protocol", ["vote", "soft"])
 def test_a_tree_a_forest_a_kernel_and_a_line_vote_in_one_run(tmp_path: Path, protocol: str) -> None:
     words = ["--protocol", protocol, "--calibration", "paper", "--parties", "4", "--epsilon", "100000", "--out", "run"]
