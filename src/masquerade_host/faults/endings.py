@@ -16,8 +16,7 @@ Which frames go to the others, and what is written down, is decided here as well
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,22 +63,10 @@ __all__ = [
     "heard",
     "refuted",
     "seen_frames",
-    "seen_in",
     "shown_for",
     "unanswered",
     "violation_in",
 ]
-
-
-@contextmanager
-def seen_in(data: bytes | None) -> Iterator[None]:
-    """Note the frame in which a violation was seen, unless the error knows it already."""
-    try:
-        yield
-    except ProtocolViolation as error:
-        if not error.frames and data is not None:
-            error.frames = (data,)
-        raise
 
 
 def attributed(

@@ -9,19 +9,18 @@ What follows from it is the business of :mod:`masquerade_host.session.charlie`.
 import secrets
 from collections.abc import Callable, Iterator
 
-from masquerade_core.crypto.pair_keys import check_distinct, check_owned
+from masquerade_core.crypto.pair_keys import check_distinct
 from masquerade_core.errors import DeadlinePassed, ProtocolViolation
 from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame
 from masquerade_core.words import listed
 from masquerade_host.channel import Channel
-from masquerade_host.faults.endings import seen_in
 from masquerade_host.process.progress import Observer, Stats
 from masquerade_host.session.agreement import ASK, Ask, padded
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.hop import Contest, Hop, Hops, Whose
-from masquerade_host.session.messages import Fields, Hello, Refusal, RefusalReason, read_beat
+from masquerade_host.session.messages import Fields, Hello, Refusal, RefusalReason, check_key_of, read_beat
 from masquerade_host.session.messages import Keys as BoxKeys
 from masquerade_host.session.states import HopEvent, JoinState, Turn
 from masquerade_host.transport.interface import Arrival
@@ -346,8 +345,7 @@ class Admission:
         """
         party = self._study.parties[self._study.place_of[name]]
         try:
-            with seen_in(data):
-                check_owned(hello, self._study_id, name, party.key.sign)
+            check_key_of(name, hello, data, self._study_id, party.key.sign)
         except ProtocolViolation as error:
             return error
         return None

@@ -44,7 +44,6 @@ from masquerade_core.wire.codec import Message, decode, encode
 from masquerade_core.wire.faults import Bits, bits_of, names_in
 from masquerade_core.wire.frames import HASH_BYTES, LONGEST_PATH, NONCE_BYTES, Endpoint
 from masquerade_core.words import counted
-from masquerade_host.faults.endings import seen_in
 from masquerade_host.process.program import PROGRAM_BYTES
 
 __all__ = [
@@ -63,6 +62,7 @@ __all__ = [
     "Roster",
     "beats_every",
     "box_keys_of",
+    "check_key_of",
     "pack_beat",
     "pack_bits",
     "read_beat",
@@ -375,9 +375,23 @@ class Reader:
             raise _bad_hello(name) from error
         if frame.kind != "hello" or frame.type != "" or (name == self._me and self._own and signed != self._own):
             raise _bad_hello(name)
-        with seen_in(signed):
-            check_owned(hello, self._study_id, name, self._signers[name])
+        check_key_of(name, hello, signed, self._study_id, self._signers[name])
         return hello.box_key
+
+
+def check_key_of(name: str, hello: Hello, signed: bytes, study_id: bytes, key: bytes) -> None:
+    """Check that a party owns the box key in its hello; ``signed`` is the frame, and ``key`` the one that signs it.
+
+    Raises
+    ------
+    ProtocolViolation
+        The party's fault, with that frame.
+    """
+    try:
+        check_owned(hello, study_id, name, key)
+    except ProtocolViolation as error:
+        error.frames = error.frames or (signed,)
+        raise
 
 
 def box_keys_of(

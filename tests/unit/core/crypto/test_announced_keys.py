@@ -74,8 +74,8 @@ def named_alone(wired: Wired, name: str, *by: str) -> None:
 
 def without_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: nobody verifies a proof, and nobody looks for two alike."""
+    monkeypatch.setattr(messages, "check_owned", lambda *_: None)
     for module in (admission, messages):
-        monkeypatch.setattr(module, "check_owned", lambda *_: None)
         monkeypatch.setattr(module, "check_distinct", lambda *_: None)
 
 
