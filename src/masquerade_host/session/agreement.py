@@ -79,9 +79,9 @@ class BroadcastLog:
         self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"masq told")
         self.chain = [self._hash.digest()]
 
-    def add(self, frame: bytes) -> None:
+    def add(self, hash_of_frame: bytes) -> None:
         """Add one broadcast by the hash of its bytes as Charlie signed them, which is all that a transcript keeps."""
-        self._hash.update(frame)
+        self._hash.update(hash_of_frame)
         self.chain.append(self._hash.digest())
 
     def digest(self) -> bytes:
@@ -475,10 +475,5 @@ class ResumeBarrier:
         if self.held is None:
             return False
         self.held.take(decode(Standings, frame.body, CHARLIE), reader)
-        self.check()
+        self.held.check(self._told.chain)
         return True
-
-    def check(self) -> None:
-        """Check that the others, as far as is known, were told the same."""
-        if self.held is not None:
-            self.held.check(self._told.chain)

@@ -571,7 +571,7 @@ class PartySession(Session):
         if frame.broadcast and frame.kind != "closed":
             self._told.add(hashed(data))
             if self._barrier.held is not None:
-                self._barrier.check()
+                self._barrier.held.check(self._told.chain)
         self._handle(turn or Turn.HELLO, frame)
 
     def _handle(self, turn: Turn, frame: Frame) -> None:
