@@ -10,8 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from masquerade_core.data.schema import Encoder
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.discrete_laplace import tail_bound
-from masquerade_core.study import Feature, PublicKeys, Study, as_fraction
+from masquerade_core.study import Feature, PublicKeys, Study
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
 _ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -28,8 +28,9 @@ from masquerade_core.data.records import (
     most_to_learn_from,
 )
 from masquerade_core.errors import BadInput, RunFailed
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.seat import Seat
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Study
 from masquerade_protocols.blocks.layouts import Layout, layout_of
 from masquerade_protocols.blocks.secure_sum import CharlieSums, PartySums, set_up, set_up_charlie
 

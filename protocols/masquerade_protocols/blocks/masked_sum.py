@@ -26,7 +26,7 @@ roster would add and subtract one stream.
 party's work then does not grow with K. The coin is the hash of the roster, into which everybody's fresh key and nonce
 go. The masks hide all but the sum as long as the parties that do not side with Charlie are connected by neighbours.
 Fewer than 64 colluders never cut them apart. More of them do so with a chance of 2^-40 at most, up to 368 of 1,000
-parties and 6,333 of 20,000, even if they try 2^40 coins. :mod:`masquerade_core.neighbours` has the proof, and
+parties and 6,333 of 20,000, even if they try 2^40 coins. :mod:`masquerade_core.cuts` has the proof, and
 :mod:`masquerade_protocols.variants` makes that chance a part of delta, or refuses the study.
 
 Where sums are made again, Charlie names who remains. With one graph for all sets he could name those of whom an honest

@@ -14,8 +14,9 @@ from masquerade_core.data.records import fewest_to_learn_from
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.expectation import counted_records
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise, rounds_sigma
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS, check_steps
 from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 

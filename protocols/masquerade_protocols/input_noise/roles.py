@@ -32,9 +32,10 @@ from masquerade_core.learning.input_noise import (
     sgd,
 )
 from masquerade_core.model import Model
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.rng import Rng
 from masquerade_core.seat import Seat
-from masquerade_core.study import CHARLIE, Study, as_fraction
+from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import Message
 from masquerade_protocols.blocks.descent import check_count
 from masquerade_protocols.blocks.secure_sum import set_up, set_up_charlie

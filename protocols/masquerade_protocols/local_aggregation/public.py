@@ -16,9 +16,10 @@ from masquerade_core.learning.erm import check_regularization
 from masquerade_core.learning.losses import require_convex
 from masquerade_core.privacy.noise.joint_gaussian import MOST_COUNTED_RECORDS, JointNoise
 from masquerade_core.privacy.noise.output_perturbation import paper_beta, paper_scale
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.discrete_laplace import tail_bound
 from masquerade_core.privacy.samplers.l2_laplace import l2_tail_bound
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Study
 
 __all__ = [
     "FRACTION_BITS",

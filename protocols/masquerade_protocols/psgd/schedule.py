@@ -13,10 +13,11 @@ from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, rounds_noise
 from masquerade_core.privacy.noise.local_descent import ROUNDING
 from masquerade_core.privacy.noise.objective_perturbation import compute_slack, noise_sigma, sigma_share
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.privacy.samplers.l2_laplace import l2_tail_bound
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian_tail_bound
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import TAIL_BITS
 from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 

@@ -16,9 +16,10 @@ from masquerade_core.learning.losses import LOGISTIC, require_convex
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, count_noise, counters_at_a_point
 from masquerade_core.privacy.noise.votes import output_rate
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
 from masquerade_core.privacy.samplers.l2_laplace import l2_tail_bound
-from masquerade_core.study import CHARLIE, AuxiliaryFile, Study, as_fraction
+from masquerade_core.study import CHARLIE, AuxiliaryFile, Study
 from masquerade_core.wire.codec import numbers, pack_numbers
 from masquerade_protocols.blocks.layouts import WIDEST, Layout, check_slots, layout_of
 

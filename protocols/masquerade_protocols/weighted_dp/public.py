@@ -13,8 +13,9 @@ from pydantic import Field
 from masquerade_core.errors import BadInput
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian_tail_bound
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Study
 from masquerade_protocols.blocks.descent import check_steps
 from masquerade_protocols.blocks.layouts import Layout, check_slots, layout_of
 from masquerade_protocols.blocks.local_descent import (

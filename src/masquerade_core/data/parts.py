@@ -23,7 +23,8 @@ from masquerade_core.data.parquet import ParquetFile
 from masquerade_core.data.records import ROWS, OfBlock, Repaired, are_held_back, exact_sum
 from masquerade_core.data.schema import Encoder, WholeColumn, check_rows, labels_of
 from masquerade_core.errors import BadInput, RunFailed
-from masquerade_core.study import Coding, Study, as_fraction
+from masquerade_core.privacy.numbers import as_fraction
+from masquerade_core.study import Coding, Study
 
 __all__ = [
     "CountsOf",

@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from masquerade_core.errors import LocalProtocolError, RefusedLocally
-from masquerade_core.study import Coding, Study, as_fraction
+from masquerade_core.privacy.numbers import as_fraction
+from masquerade_core.study import Coding, Study
 
 __all__ = [
     "ROWS",

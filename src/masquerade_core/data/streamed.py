@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from masquerade_core.data.records import ROWS, OfBlock, Records, Repaired, are_held_back, content_of
 from masquerade_core.data.schema import check_labels, check_rows
 from masquerade_core.errors import BadInput, LocalProtocolError, RunFailed
-from masquerade_core.study import Coding, as_fraction
+from masquerade_core.privacy.numbers import as_fraction
+from masquerade_core.study import Coding
 
 __all__ = ["Room", "Scratch", "Streamed"]
 

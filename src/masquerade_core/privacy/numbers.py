@@ -1,4 +1,4 @@
-"""Numbers that every machine computes alike: roots of fractions, tails of the normal distribution, and searches.
+"""Numbers that every machine computes alike: decimals, roots of fractions, tails of the normal distribution, searches.
 
 :func:`require` is the one check of the mathematics of privacy: an argument for which a formula is not proved is a bug
 of the caller.
@@ -17,6 +17,7 @@ from fractions import Fraction
 from masquerade_core.errors import LocalProtocolError
 
 __all__ = [
+    "as_fraction",
     "decimal_of",
     "density",
     "digits",
@@ -46,6 +47,17 @@ def require(allowed: bool, rule: str) -> None:
     """
     if not allowed:
         raise LocalProtocolError(f"{rule}; the study that led to this should have been refused when it was read")
+
+
+# --- Decimals -------------------------------------------------------------------------
+
+
+def as_fraction(x: float) -> Fraction:
+    """Return exactly the decimal number that the study's file shows for ``x``: 0.1 is 1/10.
+
+    So two machines that read the same study compute the same noise scale to the last bit.
+    """
+    return Fraction(repr(float(x)))
 
 
 # --- Roots ----------------------------------------------------------------------------

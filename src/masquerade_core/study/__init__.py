@@ -20,7 +20,7 @@ from masquerade_core.study.sections import (
     StudySection,
     threshold_rule,
 )
-from masquerade_core.study.study import INTERCEPT, Study, as_fraction
+from masquerade_core.study.study import INTERCEPT, Study
 from masquerade_core.study.text import check_section
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "PublicKeys",
     "Study",
     "StudySection",
-    "as_fraction",
     "check_section",
     "threshold_rule",
 ]

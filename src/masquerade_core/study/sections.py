@@ -18,7 +18,6 @@ without its contribution. The study says by which ``method`` the run goes on:
 
 import math
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -26,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from masquerade_core.errors import BadInput
 from masquerade_core.identity import CHARLIE, PublicKeysField
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.words import DELTA, UNSHOWN, counted, listed
 
 __all__ = [
@@ -49,7 +49,6 @@ __all__ = [
     "Privacy",
     "Section",
     "StudySection",
-    "as_fraction",
     "check_network",
     "crowd_problems",
     "dropout_problems",
@@ -476,14 +475,6 @@ than 42,000. The list of all names takes 1.1 MB of such a message."""
 
 _NETWORK_KEY_BITS = (2048, 3072)
 _MOST_PAIRED = 1024  # where every two parties have something to tell each other: half a million pairs
-
-
-def as_fraction(x: float) -> Fraction:
-    """Return exactly the decimal number that the study's file shows for ``x``: 0.1 is 1/10.
-
-    So two machines that read the same study compute the same noise scale to the last bit.
-    """
-    return Fraction(repr(float(x)))
 
 
 def crowd_problems(crypto: Crypto, K: int) -> Iterator[str]:

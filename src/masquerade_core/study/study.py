@@ -31,7 +31,6 @@ from masquerade_core.study.sections import (
     Privacy,
     Section,
     StudySection,
-    as_fraction,
     check_network,
     crowd_problems,
     dropout_problems,
@@ -42,7 +41,7 @@ from masquerade_core.study.sections import (
 from masquerade_core.study.text import first_repeated, flat, json_text, to_toml
 from masquerade_core.words import counted
 
-__all__ = ["INTERCEPT", "Study", "as_fraction"]
+__all__ = ["INTERCEPT", "Study"]
 
 INTERCEPT = "(intercept)"
 """The name of the constant coordinate."""

@@ -20,8 +20,9 @@ from masquerade_core.learning.input_noise import perturb, randomised_response
 from masquerade_core.learning.losses import loss_of
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise
 from masquerade_core.privacy.noise.vote_counts import COUNT_BITS, counters_at_a_point
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian
-from masquerade_core.study import AuxiliaryFile, Label, Study, as_fraction
+from masquerade_core.study import AuxiliaryFile, Label, Study
 from masquerade_lab.audit.audit import Audit
 from masquerade_lab.audit.canary import flat, proof, proven, study_of
 from masquerade_lab.audit.source import Source

@@ -7,9 +7,10 @@ from fractions import Fraction
 import numpy as np
 
 from masquerade_core.data.schema import Dataset
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.rng import Rng
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Study
 from masquerade_lab.baselines.exact import individual
 from masquerade_protocols.entry import Weights
 

@@ -9,10 +9,11 @@ import math
 
 from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.noise.votes import minimiser_radius
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS
 from masquerade_core.privacy.several_records import several_records
 from masquerade_core.privacy.statement import Claim, Rows, digits
-from masquerade_core.study import Study, as_fraction
+from masquerade_core.study import Study
 from masquerade_lab.baselines.average import FRACTION_BITS, average_rate
 from masquerade_lab.baselines.statement import ASSUMPTIONS, WHOEVER_COMPUTES
 

@@ -23,8 +23,16 @@ from functools import cache
 
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA, epsilon_of, mu_of
-from masquerade_core.privacy.numbers import decimal_of, density, digits, mills_ratio, require, root_up, smallest
-from masquerade_core.study import as_fraction
+from masquerade_core.privacy.numbers import (
+    as_fraction,
+    decimal_of,
+    density,
+    digits,
+    mills_ratio,
+    require,
+    root_up,
+    smallest,
+)
 
 __all__ = [
     "LOST_BITS",

@@ -27,9 +27,8 @@ from masquerade_core.learning.erm import TOLERANCE
 from masquerade_core.privacy.accounting import LEAST_SHARE_SIGMA, epsilon_of
 from masquerade_core.privacy.noise.gaussian_rounds import LOST_BITS, gaussian_share_sigma, rounds_sigma
 from masquerade_core.privacy.noise.output_perturbation import refined_l2_sensitivity
-from masquerade_core.privacy.numbers import root_up
+from masquerade_core.privacy.numbers import as_fraction, root_up
 from masquerade_core.privacy.samplers.discrete_gaussian import discrete_gaussian_tail_bound
-from masquerade_core.study import as_fraction
 
 __all__ = ["MOST_COUNTED_RECORDS", "SIZE_CLASSES", "JointNoise"]
 

@@ -19,8 +19,7 @@ import gmpy2
 
 from masquerade_core.errors import BadInput
 from masquerade_core.privacy.noise.gaussian_rounds import SharedNoise, check_delta, rounds_noise
-from masquerade_core.privacy.numbers import root_up
-from masquerade_core.study import as_fraction
+from masquerade_core.privacy.numbers import as_fraction, root_up
 
 __all__ = [
     "C_OF_THE_PROOF",

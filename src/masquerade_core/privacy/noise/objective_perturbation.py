@@ -21,9 +21,8 @@ import gmpy2
 from masquerade_core.errors import BadInput, LocalProtocolError
 from masquerade_core.lazy_scipy import chdtri
 from masquerade_core.privacy.noise.gaussian_rounds import check_delta
-from masquerade_core.privacy.numbers import smallest
+from masquerade_core.privacy.numbers import as_fraction, smallest
 from masquerade_core.privacy.samplers.rounded_gaussian import decide
-from masquerade_core.study import as_fraction
 
 __all__ = ["SIGMA_BITS", "SLACK_BITS", "Slack", "compute_slack", "noise_sigma", "sigma_share", "sigma_star"]
 

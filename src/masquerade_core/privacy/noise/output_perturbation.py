@@ -4,8 +4,8 @@ Here alone Pathak's lambda meets our Lambda: **Lambda = 2 lambda**. Pathak's equ
 whose strong convexity is 2 lambda. The study's ``regularization`` is the Lambda of (Lambda/2) ||w||^2. So the paper's
 experiments at lambda = 1 are ours at Lambda = 2.
 
-Numbers of the study enter as the decimals of its file (:func:`~masquerade_core.study.as_fraction`). So all participants
-draw at the same rational scale.
+Numbers of the study enter as the decimals of its file (:func:`~masquerade_core.privacy.numbers.as_fraction`). So all
+participants draw at the same rational scale.
 
 ``n`` is a number of records. A party that draws noise uses its own n_j, which is secret. The layout of slots uses the
 public ``min_records``, since less data means more noise.
@@ -16,9 +16,9 @@ from fractions import Fraction
 
 from masquerade_core.errors import LocalProtocolError
 from masquerade_core.learning.erm import TOLERANCE
+from masquerade_core.privacy.numbers import as_fraction
 from masquerade_core.privacy.samplers.l2_laplace import L2_TV_BITS
 from masquerade_core.rng import TAIL_BITS
-from masquerade_core.study import as_fraction
 
 __all__ = [
     "LARGEST_SMALLEST",

@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from masquerade_core.errors import BadInput
-from masquerade_core.study import CHARLIE, PublicKeys, Study, as_fraction
+from masquerade_core.privacy.numbers import as_fraction
+from masquerade_core.study import CHARLIE, PublicKeys, Study
 from masquerade_core.study.sections import DECLARED
 from masquerade_core.study_files import load_study
 from tests.messages import raises
