@@ -230,3 +230,7 @@ def test_the_pages_that_are_models_have_short_sentences(page: str) -> None:
     found = list(sentences(Page(page).text))
     assert len(found) > 5
     assert [sentence for sentence in found if len(sentence.split()) > 25] == []
+
+
+def test_the_readme_is_short_enough_to_be_read_at_once() -> None:
+    assert len(README.text.splitlines()) <= 150
