@@ -86,7 +86,7 @@ class Block:
 
     @property
     def commands(self) -> str:
-        """What is run: the page's commands without their prompts, and with what the comments exchange."""
+        """The commands to run: the page's, without their prompts, and with the exchanges that the comments ask for."""
         text = self.text
         if self.language == "console":
             text = "\n".join(line[2:] for line in _joined(text) if line.startswith("$ "))
@@ -100,7 +100,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a block: what is wrong, or nothing, and how many seconds it took."""
+    """The outcome of a block: what is wrong, or nothing, and how many seconds it took."""
 
     block: Block
     wrong: str

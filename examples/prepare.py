@@ -41,7 +41,7 @@ _ACTIVITIES = ("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "
 
 @dataclass(frozen=True)
 class Prepared:
-    """What comes of the original files.
+    """The records and the files that are made of the original ones.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def scheduler_address(known: Path, scheduler: subprocess.Popen[bytes]) -> str:
 
 
 TWO_THREADS = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
-"""What a process's libraries of linear algebra take, whatever the tests' own take: a task has to limit them."""
+"""The threads that a process's libraries of linear algebra take, whatever the tests take: a task must limit them."""
 
 
 class LocalDask:

@@ -254,7 +254,7 @@ class Outage:
 
 @dataclass
 class _Seen:
-    """What the world has of one party: the contents of each frame, the costs of what left, and the use of noise."""
+    """The world's knowledge of one party: the contents of each frame, the costs of what left, and the use of noise."""
 
     sent: dict[tuple[Any, ...], set[bytes]] = field(default_factory=lambda: defaultdict(set))
     left: dict[bytes, dict[str, Release]] = field(default_factory=lambda: defaultdict(dict))

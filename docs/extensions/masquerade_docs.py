@@ -1,4 +1,4 @@
-"""What the site needs beyond Sphinx's own extensions: the commands' help as a page, and links to folders."""
+"""An extension of Sphinx for the site: the commands' help as a page, and links to folders."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ DEFAULT_PROTOCOL = "dp-whitened"
 """The protocol of a new study and of a demonstration: what is proved of it is the study's privacy target."""
 
 PURPOSES = {"prediction": DEFAULT_PROTOCOL, "coefficients": "dp-glm", "statistics": "summary"}
-"""What a study can be for, and the protocol that suits it."""
+"""The purposes of a study, each with the protocol that suits it."""
 
 
 class Entries(Mapping[str, Protocol]):

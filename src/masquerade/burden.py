@@ -1,4 +1,4 @@
-"""What a large run asks of lines and machines, in words."""
+"""The cost of a large run to lines and machines, in words."""
 
 from masquerade_protocols.entry import Cost
 

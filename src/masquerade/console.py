@@ -49,7 +49,7 @@ def words_bar(console: Console) -> Progress:
 
 
 class Working:
-    """What a command does now: beside a spinner that vanishes on a terminal, in at most one line a second elsewhere.
+    """Shows the present step of a command: beside a spinner on a terminal, in at most one line a second elsewhere.
 
     Elsewhere, a step that takes long is named again, with its seconds. It can be entered again.
     """

@@ -272,13 +272,13 @@ class Draft:
 
     @property
     def burden(self) -> str:
-        """What a large run asks of lines and machines: sentences without the last full stop, or nothing."""
+        """The cost of a large run to lines and machines: sentences without the last full stop, or nothing."""
         study = self._checked()
         return burden_of(_cost_of(study), study.K).removesuffix(".")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever drafts the study should know of it: sentences without a full stop."""
+        """Notes for the person who drafts the study: sentences without a full stop."""
         return tuple(filter(None, (self.note, self.proposal.note, self.price, self.foreseen, self.burden)))
 
     def write(self, path: Path) -> str:

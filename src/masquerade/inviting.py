@@ -157,7 +157,7 @@ class Inviting:
 
 
 class _Kept(BaseModel):
-    """What stands in the file beside the plan: the lines, and the public keys with which seats are taken."""
+    """The file beside the plan: the lines, and the public keys with which seats are taken."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 

@@ -44,7 +44,7 @@ _ENOUGH = "enough"
 
 @dataclass(frozen=True)
 class Answers:
-    """What a person said on the command line, so that it is not asked.
+    """The answers that a person gave on the command line, so that nobody asks for them.
 
     Parameters
     ----------

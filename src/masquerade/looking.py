@@ -61,7 +61,7 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Look:
-    """What one column seems to be.
+    """The kind of one column, as it seems to be.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Look:
 
 @dataclass(frozen=True, repr=False)
 class Looked:
-    """What a look at a table found. All of it is private, but for the draft.
+    """The findings of a look at a table. All of them are private, but for the draft.
 
     Parameters
     ----------

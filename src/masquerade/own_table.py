@@ -85,7 +85,7 @@ class OwnText:
 
     @property
     def before(self) -> str:
-        """What stands before the line of names: blank lines, comments, and Excel's ``sep=``."""
+        """The text before the line of names: blank lines, comments, and Excel's ``sep=``."""
         found = _BEFORE.match(self.text)
         lines = found[0].splitlines(keepends=True) if found else []
         names = self.text[sum(map(len, lines)) :].partition("\n")[0]

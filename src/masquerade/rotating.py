@@ -1,4 +1,4 @@
-"""What on this machine still needs keys that ``masquerade keys rotate`` replaces.
+"""Finds the studies on this machine that still need keys that ``masquerade keys rotate`` replaces.
 
 A study names the public keys of its parties. So a study that was approved before a rotation runs with the old keys
 only. The state folder says which studies were approved and are not over, and the folders of a site which ones wait.
@@ -36,7 +36,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Needs:
-    """What needs the old keys.
+    """The studies that need the old keys.
 
     Attributes
     ----------

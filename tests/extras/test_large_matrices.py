@@ -22,7 +22,7 @@ _NAMES, _RECORDS, _D = ("p1", "p2"), 500, 2000
 
 
 def _status(pid: int) -> dict[str, int]:
-    """What Linux says of a process's memory, in bytes."""
+    """Return the figures that Linux has of a process's memory, in bytes."""
     lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines())
     return {words[0].rstrip(":"): 1024 * int(words[1]) for words in lines if words[-1] == "kB"}
 

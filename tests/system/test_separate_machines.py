@@ -220,7 +220,7 @@ def test_two_sites_and_a_coordinator_on_three_machines(machines: dict[str, Machi
 
 
 def test_two_sites_join_by_their_lines_on_three_machines(machines: dict[str, Machine]) -> None:
-    """What crosses between the machines by other ways is a line for each site, and the code."""
+    """Only a line for each site, and the code, cross between the machines by other ways."""
     coordinator, *sites = machines.values()
     coordinator.run(
         "study", "new", "--output", "plan.toml", "--name", "relapse",

@@ -1,4 +1,4 @@
-"""What a site removes after the days that ``[keep]`` in ``site.toml`` says; without that, nothing.
+"""Removes old studies and results of a site after the days that ``[keep]`` in ``site.toml`` says; without it, nothing.
 
 It removes studies that are done or refused, with their records and logs, and folders of results. What waits or runs
 stays. So does a folder without a result, for it may hold the evidence of a fault. Nothing in the state folder is ever

@@ -53,7 +53,7 @@ def ending_of(report: Path, code: int) -> Ending:
 
 @dataclass(frozen=True)
 class Doing:
-    """What a running process says it is doing.
+    """The last report of a running process.
 
     Attributes
     ----------

@@ -70,7 +70,7 @@ def _mean_over_normal(values: _Floats) -> float:
 
 @dataclass(frozen=True)
 class Location:
-    """What the first sum tells of numbers: the interval m - r to m + r that the second one looks at.
+    """The estimate from the first sum: the interval m - r to m + r in which the second one looks at numbers.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def _symmetric(products: _Floats, diagonal: _Floats) -> _Floats:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step's sum tells at its point.
+    """The estimates from a step's sum, at its point.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What can be expected of a ``dp-glm`` run, from public numbers and before anybody joins."""
+"""The forecast of a ``dp-glm`` run, from public numbers and before anybody joins."""
 
 import math
 from collections.abc import Iterator

@@ -344,7 +344,7 @@ def _cleaned(l0: _Floats, E: float) -> _Floats:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the second moments show: eigenvalues l0 and eigenvectors V, and the products b with the labels, noise sb.
+    """The estimates from second moments: eigenvalues l0, eigenvectors V, and the products b with the labels, noise sb.
 
     E is the edge of the noise on eigenvalues, l are those without the noise's part, and f is the ridge's 1/(l + ridge).
     """
@@ -367,7 +367,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Whitened:
-    """What follows from the second moments: all of :class:`Point`, with A as eigenvectors and what divides along them.
+    """The whitening by the second moments: all of :class:`Point`, with A as eigenvectors and their divisors.
 
     Parameters
     ----------

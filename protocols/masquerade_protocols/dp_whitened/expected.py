@@ -1,4 +1,4 @@
-"""What can be expected of a ``dp-whitened`` run, from public numbers and before anybody joins."""
+"""The forecast of a ``dp-whitened`` run, from public numbers and before anybody joins."""
 
 from dataclasses import replace
 

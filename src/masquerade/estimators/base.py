@@ -252,7 +252,7 @@ class SimulatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def intercept_(self) -> _Array:
-        """What the same scores are where every number is 0 and no level applies, shape (1 or C,)."""
+        """The same scores where every number is 0 and no level applies, shape (1 or C,)."""
         return self._in_units()[1]
 
     @property

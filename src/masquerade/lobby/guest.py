@@ -28,7 +28,7 @@ _AGAIN = "start the same command again: it draws a new number"
 
 @dataclass
 class Notes:
-    """What a site keeps of one lobby. The number is secret until it is shown.
+    """A site's notes of one lobby. The number is secret until it is shown.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ class _Message(BaseModel):
 
 
 class SeatShown(_Message):
-    """What a site says of its seat, and what the others are shown of it.
+    """A site's words about its seat, as the others are shown them.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class SeatShown(_Message):
 
 
 class Word(SeatShown):
-    """What a site says, each time anew: its seat, and by which right it is there.
+    """A site's message, each time anew: its seat, and by which right it is there.
 
     Parameters
     ----------

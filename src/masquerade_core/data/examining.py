@@ -371,7 +371,7 @@ _DOUBTED = {"identifier": _identifier, "date": _date}
 
 
 class _Numbers:
-    """What the numbers of a column look like, block by block."""
+    """The look of a column's numbers, taken block by block."""
 
     def __init__(self) -> None:
         self._values = list[NDArray[np.float64]]()

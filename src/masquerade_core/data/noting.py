@@ -1,4 +1,4 @@
-"""What is wrong with a file of records, noted by column and kind: for the error that refuses it, and for a check.
+"""Notes the faults of a file of records by column and kind: for the error that refuses it, and for a check.
 
 The encoder tells which rows have a cell that a study refuses (:mod:`masquerade_core.data.schema`), and a party stops
 there. Then the file is read here from its beginning, for the sake of the error: it says all that is wrong at once. Only

@@ -73,7 +73,7 @@ PROMISES = {
     Verdict.UNSURE: "expect a model whose quality depends on the records",
     Verdict.OPEN: "nothing can be promised, not even better answers than always the same one; look at the result",
 }
-"""What is said of a model, without a full stop."""
+"""The promise of a model's error for each verdict, without a full stop."""
 
 
 @dataclass(frozen=True)

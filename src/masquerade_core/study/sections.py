@@ -251,7 +251,7 @@ DECLARED = {
     "ethics_number": "ethics number",
     "contact": "contact",
 }
-"""What a coordinator may declare about a study: the fields of ``[study]``, and what people call them."""
+"""The declarations that a coordinator may make: the fields of ``[study]``, and their names in plain words."""
 
 OutOfBounds = Literal["refuse", "clamp"]
 """The treatment of cells that do not fit the study's public bounds and levels."""
@@ -260,7 +260,7 @@ Matching = Literal["exact", "loose"]
 """Whether capitals, and blanks around a cell, count where it is compared with the study's levels and labels."""
 
 Coding = Literal["one-hot", "treatment"]
-"""What records become.
+"""The numbers that records become.
 
 "one-hot": vectors in the unit ball, with a coordinate for each level. "treatment": the covariates of a regression, each
 between -1 and 1, with a column for each level but the first.
@@ -329,7 +329,7 @@ class StudySection(Section):
 
     @property
     def declared(self) -> tuple[tuple[str, str], ...]:
-        """What the coordinator declares about the study: what people call each field that is given, and its text."""
+        """The coordinator's declarations about the study: the name of each given field in plain words, and its text."""
         given = ((words, getattr(self, field)) for field, words in DECLARED.items())
         return tuple((words, text) for words, text in given if text is not None)
 

@@ -1,4 +1,4 @@
-"""What a person does with the budget: give it, change it, look at it, give a study up, put an older copy right.
+"""A person's acts on the budget: give it, change it, look at it, give a study up, put an older copy right.
 
 A run of a study that was approved loads none of it.
 """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["UNTIL", "all_kept", "kept_for", "load_keys_for", "public_beside"]
 
 UNTIL = ".until-"
-"""What stands between the name of a key file and the date until which its keys were the newest."""
+"""The text between the name of a key file and the date until which its keys were the newest."""
 
 _PUBLIC = ".pub"
 

@@ -397,7 +397,7 @@ class Attempt:
 
     @property
     def total(self) -> Total:
-        """What counts as spent."""
+        """The cost that counts as spent."""
         return self.debited if self.ahead is None else Total.of(self.ahead)
 
 
@@ -439,7 +439,7 @@ class Reservation:
 
     @property
     def taken(self) -> Total:
-        """What all attempts have spent together."""
+        """The cost of all attempts together."""
         return _sum(attempt.total for attempt in self.tries)
 
     def spent(self, *, basic_only: bool) -> Total:

@@ -1,4 +1,4 @@
-"""What a site allows: a person's yes to a study, and the rules of the file ``policy.toml``.
+"""The permissions of a site: a person's yes to a study, and the rules of the file ``policy.toml``.
 
 *A person's yes* is recorded (:mod:`masquerade_host.store.approving`): which study, as which participant, on which
 population's budget, who and when. A record stands for one study *fingerprint*. A study whose file was changed in any

@@ -420,7 +420,7 @@ _Sizes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Method:
-    """What a method's classifier is, and how much noise it has.
+    """A method: its classifier, and how much noise that has.
 
     Parameters
     ----------
@@ -712,7 +712,7 @@ Term = tuple[str, tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a band is for: a method's accuracy, or by how much it is above another's.
+    """The quantity of a band: a method's accuracy, or by how much it is above another's.
 
     Parameters
     ----------
@@ -842,7 +842,7 @@ _MISTAKES = {
     _FEW_INSTEAD: {"W": "U min", "J": "U min"},
     _FEW_FOR_J: {"J": "U min"},
 }
-"""What wrong programs compute in the place of the right methods; a random classifier is right half the time."""
+"""The methods that wrong programs compute in place of the right ones; a random classifier is right half the time."""
 
 _LETTERS = (
     "There are m parties with n records together; n_j of them are party j's, and n_(1) the smallest party's. W: local "

@@ -1,4 +1,4 @@
-"""What estimators do at their defaults: the one without noise is scikit-learn's, and no noise beats it."""
+"""Estimators at their defaults: the one without noise is scikit-learn's, and no noise beats it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Windows and macOS run: estimators, prediction and reports need no module that one of them lacks."""
+"""Windows and macOS: estimators, prediction and reports need no module that one of them lacks."""
 
 from __future__ import annotations
 

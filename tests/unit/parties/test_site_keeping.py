@@ -1,4 +1,4 @@
-"""What a site removes after some days, and what it never removes."""
+"""A site removes some things after some days, and others never."""
 
 from __future__ import annotations
 

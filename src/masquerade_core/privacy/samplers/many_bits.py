@@ -1,4 +1,4 @@
-"""What samplers share that compute in numbers of many bits, with gmpy2: uniform numbers, and the bits of bounds."""
+"""Numbers of many bits for samplers, with gmpy2: uniform numbers, and the bits of bounds."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""What looks like a mistake in a file of records is refused before a person's yes, and nothing of it on the day."""
+"""A file that looks like a mistake is refused before a person's yes, and not on the day."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def crashed(new: New, outage: Outage | None = None) -> PoweredGroup:
 
 @pytest.fixture(scope="module")
 def steps(new_group: New) -> list[str]:
-    """What p1 does, without a cut."""
+    """Return the steps of p1, without a cut."""
     group = crashed(new_group)
     assert set(group.ends().values()) == {""}
     assert {name: len(site.seen.noise) for name, site in group.sites.items() if site.durable} == dict.fromkeys(

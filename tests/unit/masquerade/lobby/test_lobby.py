@@ -342,7 +342,7 @@ class Middle:
         self.digests = {to: Study.parse(text).digest() for to, text in self.studies.items()}
 
     def shown(self, to: str, numbers: dict[str, bytes], own: Word, committed: bytes = b"") -> Shown:
-        """What he shows one site: its own seat, and the invented one."""
+        """Return the seats that he shows one site: its own, and the invented one."""
         other = "p2" if to == "p1" else "p1"
         keys = self.false[other].public
         said = committed or commitment(self.room.lobby_id, other, keys, numbers[to])
