@@ -63,13 +63,13 @@ bench: $(DEV) ## naive phe and ours, measured in the same run (ARGS=--short: hal
 	$(BIN)/python -m benchmarks $(ARGS)
 
 wheel: $(DEV) ## wheel and sdist in empty environments: lowest and newest dependencies, each Python that is there
-	@.ci/wheel
+	@BIN=$(abspath $(BIN)) .ci/wheel
 
 release: $(DEV) ## a release in dist/, all but its upload: sdist, wheel, bill of materials, checksums
-	@.ci/release
+	@BIN=$(abspath $(BIN)) .ci/release
 
 bundle: $(DEV) ## dist/masquerade-...tar.gz, with which a site installs without a network (PYTHONS="3.11 3.12" EXTRAS=parquet)
-	@PYTHONS="$(PYTHONS)" EXTRAS="$(EXTRAS)" .ci/release bundle
+	@BIN=$(abspath $(BIN)) PYTHONS="$(PYTHONS)" EXTRAS="$(EXTRAS)" .ci/release bundle
 
 docs: $(DEV) ## the site in build/docs, with its notebooks, doctests, links and axe; and every command that the pages show
 	$(BIN)/sphinx-build -q -W --keep-going -c docs -b html -d build/doctrees . build/docs

@@ -205,22 +205,28 @@ MATRIX: dict[str, tuple[str, Withheld]] = {
 
 @pytest.fixture(scope="module")
 def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Ended]]:
-    """How everybody honest ended, by what was due; a few runs at a time, which wait most of their time."""
+    """How everybody honest ended, by what was due; all runs wait at a time, of which three begin at a time."""
+    beginning = threading.Semaphore(3)
 
-    def play(due: str) -> dict[str, Ended]:
+    def play(due: str, folder: Path) -> dict[str, Ended]:
         culprit, withheld = MATRIX[due]
-        machines = Machines.new(tmp_path_factory.mktemp("due"), deadline=45.0)
+        machines = Machines.new(folder, deadline=45.0)
+        honest = [name for name in (CHARLIE, *machines.study.names) if name != culprit]
         try:
-            withholding = Withholding(machines, culprit, withheld)
-            honest = [name for name in (CHARLIE, *machines.study.names) if name != culprit]
-            ended = {name: process.end(240) for name, process in machines.start_all(*honest).items()}
+            with beginning:
+                withholding = Withholding(machines, culprit, withheld)
+                processes = machines.start_all(*honest)
+                for name, process in processes.items():
+                    process.wait_for("listening" if name == CHARLIE else "connecting")
+            ended = {name: process.end(240) for name, process in processes.items()}
             withholding.end()
         finally:
             machines.close()
         return ended
 
-    with ThreadPoolExecutor(6) as pool:
-        return dict(zip(MATRIX, pool.map(play, MATRIX), strict=True))
+    with ThreadPoolExecutor(len(MATRIX)) as pool:
+        folders = [tmp_path_factory.mktemp("due") for _ in MATRIX]  # which no two threads can make at once
+        return dict(zip(MATRIX, pool.map(play, MATRIX, folders), strict=True))
 
 
 @pytest.mark.parametrize("due", MATRIX)
