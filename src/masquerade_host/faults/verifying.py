@@ -26,11 +26,19 @@ from masquerade_core.study import CHARLIE, Study
 from masquerade_core.wire.codec import decode
 from masquerade_core.wire.frames import Endpoint, Frame, read_header, run_id
 from masquerade_core.words import listed
-from masquerade_host.session.agreement import BroadcastLog, closed_by
+from masquerade_host.session.agreement import closed_by
 from masquerade_host.session.large_rosters import Shown
 from masquerade_host.session.messages import AllClosed, Closed, Hello, Hellos, Roster, box_keys_of
 from masquerade_host.store.results import APPROVAL, LEDGER, RESULT, STUDY, hash_of_statement
-from masquerade_host.store.transcript import TRANSCRIPT, Entry, Transcript, hash_of_files, hashed, read_transcript
+from masquerade_host.store.transcript import (
+    TRANSCRIPT,
+    BroadcastLog,
+    Entry,
+    Transcript,
+    hash_of_files,
+    hashed,
+    read_transcript,
+)
 
 __all__ = [
     "Contradiction",

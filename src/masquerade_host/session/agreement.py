@@ -35,7 +35,6 @@ that 32 parties at two places are lost, and tell the two arcs between them diffe
 shown everybody's frame (:func:`masquerade_core.roster_disclosure.closes_with_all`).
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Self
 
@@ -49,12 +48,12 @@ from masquerade_core.wire.codec import NAME_BYTES, Message, decode, encode
 from masquerade_core.wire.frames import NONCE_BYTES, Endpoint, Frame
 from masquerade_core.words import counted, listed
 from masquerade_host.session.messages import DIGEST_BYTES, AllClosed, Closed
+from masquerade_host.store.transcript import BroadcastLog
 
 __all__ = [
     "ANSWER",
     "ASK",
     "Ask",
-    "BroadcastLog",
     "Held",
     "ResumeBarrier",
     "Standing",
@@ -64,29 +63,6 @@ __all__ = [
     "closed_by",
     "padded",
 ]
-
-
-class BroadcastLog:
-    """A running hash of everything that Charlie broadcast, in order.
-
-    Attributes
-    ----------
-    chain : list of bytes
-        The hash before the first broadcast, after it, after the second one, and so on.
-    """
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES, person=b"masq told")
-        self.chain = [self._hash.digest()]
-
-    def add(self, hash_of_frame: bytes) -> None:
-        """Add one broadcast by the hash of its bytes as Charlie signed them, which is all that a transcript keeps."""
-        self._hash.update(hash_of_frame)
-        self.chain.append(self._hash.digest())
-
-    def digest(self) -> bytes:
-        """Return the hash of what was added so far."""
-        return self._hash.digest()
 
 
 def check_closing(

@@ -22,7 +22,7 @@ from masquerade_host.faults.endings import LONG, attributed, check_abort, heard,
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, Relayed, quiet
 from masquerade_host.session.admission import Admission
-from masquerade_host.session.agreement import ANSWER, ASK, Ask, BroadcastLog, Standing, Standings, padded
+from masquerade_host.session.agreement import ANSWER, ASK, Ask, Standing, Standings, padded
 from masquerade_host.session.hop import Hop, Hops
 from masquerade_host.session.large_rosters import Shower, check_size
 from masquerade_host.session.lateness import Lateness
@@ -31,7 +31,6 @@ from masquerade_host.session.session import Session
 from masquerade_host.session.states import HopEvent, JoinState, Turn
 from masquerade_host.store.journal import Entry
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.store.transcript import hashed
 from masquerade_host.transport.interface import Arrival, CharlieLink
 
 __all__ = ["CharlieSession"]
@@ -92,7 +91,6 @@ class CharlieSession(Session):
             came=self._came,
         )
         self._lateness = Lateness(self._hops, self.allowance)
-        self._told = BroadcastLog()
         self._coin = b""  # draws everybody's neighbours
         self._joins: Join | None = None
         self._verdict: Abort | None = None
@@ -170,8 +168,6 @@ class CharlieSession(Session):
             hop.say(Turn(kind))
         data = self._endpoint.broadcast(kind, body, type=type)
         self.kept.add(CHARLIE, type, data, broadcast=kind == "message")
-        if kind != "closed":
-            self._told.add(hashed(data))
         self.transcript.sent(PARTIES, data)
         for hop in there:
             self._put(hop.name, data)
@@ -386,7 +382,7 @@ class CharlieSession(Session):
         makes all other parties refuse the result. So he must end the run as well, and he knows whose hash is wrong.
         """
         for hop in self._hops.there:
-            if hop.digest != self._told.digest():
+            if hop.digest != self.transcript.told.digest():
                 raise ProtocolViolation(
                     f"{hop.name} closed the run with a wrong hash of what {CHARLIE} broadcast; it must be the hash of "
                     "what every party was sent",

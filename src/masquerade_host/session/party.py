@@ -42,7 +42,7 @@ from masquerade_host.channel import MAX_KEPT, Channel, first_connection
 from masquerade_host.faults.endings import Known, attributed, heard
 from masquerade_host.process.program import Program
 from masquerade_host.process.progress import Observer, quiet
-from masquerade_host.session.agreement import BroadcastLog, ResumeBarrier, check_closing
+from masquerade_host.session.agreement import ResumeBarrier, check_closing
 from masquerade_host.session.commits import Debits
 from masquerade_host.session.messages import (
     Beat,
@@ -60,7 +60,6 @@ from masquerade_host.session.session import Session
 from masquerade_host.session.states import End, HopEvent, HopState, JoinState, Turn, turn_of
 from masquerade_host.store.journal import Entry, digest_of
 from masquerade_host.store.keyfiles import Keys
-from masquerade_host.store.transcript import hashed
 from masquerade_host.transport.dialer import RETRY_EVERY, Dialing, WhoAnswers
 from masquerade_host.transport.interface import ConnectionEvent, PartyLink
 
@@ -376,9 +375,8 @@ class PartySession(Session):
         signers = {CHARLIE: study.curator.key.sign}
         self._endpoint = Endpoint(me, self.study_id, keys.signing, signers)
         self._state = HopState(End.PARTY)
-        self._told = BroadcastLog()
         self._schedule = Schedule(study.study.slot_seconds)
-        self._barrier = ResumeBarrier(me, study, self._told, self._say_standing)
+        self._barrier = ResumeBarrier(me, study, self.transcript.told, self._say_standing)
         self._seating = Seating(me, study, self.study_id, keys.signing)
         self._seated_at = 0.0
         self._closed = b""
@@ -469,7 +467,7 @@ class PartySession(Session):
         self._post()
 
     def _close(self) -> None:
-        closed = Closed(digest=self._told.digest(), release=self.release)
+        closed = Closed(digest=self.transcript.told.digest(), release=self.release)
         self._closed = self._seal(Turn.CLOSED, encode(closed, CHARLIE))
         self._put(self._closed)
         self._wait.begin(self._clock())
@@ -568,10 +566,8 @@ class PartySession(Session):
             self._wait.begin(now)
         if frame.kind == "message":
             self.kept.add(CHARLIE, frame.type, data, broadcast=frame.broadcast)
-        if frame.broadcast and frame.kind != "closed":
-            self._told.add(hashed(data))
-            if self._barrier.held is not None:
-                self._barrier.held.check(self._told.chain)
+        if frame.broadcast and self._barrier.held is not None:
+            self._barrier.held.check(self.transcript.told.chain)
         self._handle(turn or Turn.HELLO, frame)
 
     def _handle(self, turn: Turn, frame: Frame) -> None:
@@ -618,7 +614,7 @@ class PartySession(Session):
 
     def _take_last(self, frame: Frame) -> None:
         self._beat()  # he leaves when everybody holds this frame
-        own = (self.me, self._closed, self._told.digest())
+        own = (self.me, self._closed, self.transcript.told.digest())
         check_closing(frame, self.study, self.run, self._keys.signing, own, self._seating.coin)
         self.over, self._since = True, self._clock()
         self.closed = self._dialing.connected  # if not, this party was started again: it says it on connecting

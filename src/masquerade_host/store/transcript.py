@@ -28,7 +28,17 @@ from masquerade_core.errors import BadInput
 from masquerade_core.study import CHARLIE
 from masquerade_core.wire.codec import PARTIES
 
-__all__ = ["TRANSCRIPT", "Entry", "Recorder", "Transcript", "chained", "hash_of_files", "hashed", "read_transcript"]
+__all__ = [
+    "TRANSCRIPT",
+    "BroadcastLog",
+    "Entry",
+    "Recorder",
+    "Transcript",
+    "chained",
+    "hash_of_files",
+    "hashed",
+    "read_transcript",
+]
 
 TRANSCRIPT = "transcript.json"
 _KIND = "masquerade transcript 2"
@@ -116,6 +126,31 @@ def chained(entries: Iterable[Entry]) -> bytes:
     return head
 
 
+class BroadcastLog:
+    """A running hash of everything that Charlie broadcast before he closed the run, in order.
+
+    At the end everybody compares it (:mod:`masquerade_host.session.agreement`).
+
+    Attributes
+    ----------
+    chain : list of bytes
+        The hash before the first broadcast, after it, after the second one, and so on.
+    """
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=_BYTES, person=b"masq told")
+        self.chain = [self._hash.digest()]
+
+    def add(self, hash_of_frame: bytes) -> None:
+        """Add one broadcast by the hash of its bytes as Charlie signed them, which is all that a transcript keeps."""
+        self._hash.update(hash_of_frame)
+        self.chain.append(self._hash.digest())
+
+    def digest(self) -> bytes:
+        """Return the hash of what was added so far."""
+        return self._hash.digest()
+
+
 class Recorder:
     """Notes a participant's frames while a run goes on.
 
@@ -136,6 +171,7 @@ class Recorder:
         The roster, and Charlie's last frame; empty until they came.
     shown : tuple of bytes
         What is kept whole beside them in a study with many parties.
+    told : BroadcastLog
     """
 
     def __init__(self, me: str, names: Sequence[str]) -> None:
@@ -144,6 +180,7 @@ class Recorder:
         self._packed = bytearray()  # one byte string, since as objects the entries would take eight times as much
         self.roster = b""
         self.closing = b""
+        self.told = BroadcastLog()
         self._hellos: list[bytes] = []
         self._closed: list[bytes] = []
         self._closes_with_all = True
@@ -168,7 +205,10 @@ class Recorder:
             # Only between a party and Charlie do the boxes for several parties lie in one frame.
             relayed = (self._me == CHARLIE) == (direction == "sent")
             boxes = ((to, hashed(body)),) if relayed else self._boxes(source, to, body)
-        self._packed += Entry(direction, source, to, kind, type_, hashed(data), boxes).packed()
+        frame = hashed(data)
+        self._packed += Entry(direction, source, to, kind, type_, frame, boxes).packed()
+        if source == CHARLIE and to == PARTIES and kind != "closed":
+            self.told.add(frame)
         if kind == "roster":
             self.roster = data
         elif kind == "hellos" and (self._me != CHARLIE or to == self._names[0]):  # the first is shown all

@@ -13,10 +13,9 @@ from masquerade_core.wire.codec import PARTIES as FOR_ALL
 from masquerade_core.wire.codec import decode, encode
 from masquerade_core.wire.frames import Endpoint
 from masquerade_host.session import party
-from masquerade_host.session.agreement import BroadcastLog
 from masquerade_host.session.charlie import CharlieSession
 from masquerade_host.session.messages import AllClosed, Closed, Roster
-from masquerade_host.store.transcript import hashed
+from masquerade_host.store.transcript import BroadcastLog, hashed
 from tests.host_helpers import World, run_together
 from tests.messages import says
 from tests.wired import Wired, announced_by
@@ -90,7 +89,7 @@ def test_all_close_when_all_were_told_the_same(seated: Wired) -> None:
     all_finish(seated)
     assert all(session.closed for session in seated.sessions.values())
     assert not seated.errors
-    assert len({session._told.digest() for session in seated.sessions.values()}) == 1
+    assert len({session.transcript.told.digest() for session in seated.sessions.values()}) == 1
 
 
 def test_what_charlie_says_to_one_party_alone_is_no_part_of_the_hash(seated: Wired) -> None:
@@ -221,7 +220,7 @@ def test_a_box_key_that_one_party_alone_is_shown_is_found_at_the_close(
 
 def test_a_party_that_closes_with_a_wrong_hash_is_named_by_charlie(seated: Wired) -> None:
     hears_all(seated)
-    seated.parties["p2"]._told.add(b"never said")
+    seated.parties["p2"].transcript.told.add(b"never said")
     all_finish(seated)
     for name, error in seated.errors.items():
         if name == CHARLIE:

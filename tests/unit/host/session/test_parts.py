@@ -22,7 +22,7 @@ from masquerade_core.wire.frames import Endpoint, Frame, run_id
 from masquerade_host.channel import Channel, first_connection
 from masquerade_host.process.progress import Stats, quiet
 from masquerade_host.session.admission import Admission
-from masquerade_host.session.agreement import ANSWER, Ask, BroadcastLog, ResumeBarrier, Standing, Standings, padded
+from masquerade_host.session.agreement import ANSWER, Ask, ResumeBarrier, Standing, Standings, padded
 from masquerade_host.session.commits import Commits
 from masquerade_host.session.hop import Hops
 from masquerade_host.session.lateness import Lateness
@@ -30,7 +30,7 @@ from masquerade_host.session.messages import Beat, Refusal, pack_beat
 from masquerade_host.session.party import Seating
 from masquerade_host.session.session import Allowance, Awaited, Inbox
 from masquerade_host.session.states import JoinState, Turn
-from masquerade_host.store.transcript import Recorder
+from masquerade_host.store.transcript import BroadcastLog, Recorder
 from masquerade_host.transport.interface import Arrival
 from tests.host_helpers import VERSION, World
 from tests.wired import Clock, FakeCharlieLink, hello_of, roster_of

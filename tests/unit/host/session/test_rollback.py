@@ -46,7 +46,7 @@ def world() -> World:
 
 
 def told(run: Group, name: str) -> int:
-    return len(run.sites[name].session._told.chain) - 1
+    return len(run.sites[name].session.transcript.told.chain) - 1
 
 
 def rolled_back(world: World, attempt: LedgerAttempt | None = None, *, copied_ledger: bool = True) -> Group:
@@ -234,7 +234,7 @@ def test_answers_to_an_older_question_do_not_count(world: World) -> None:
     def old(answer: Standings) -> Standings | None:
         if answer.party.strip() != "p2":
             return answer
-        standing = Standing.of(Ask(asker="p1".ljust(len(answer.party)), nonce=bytes(16)), p2._told.chain[:2])
+        standing = Standing.of(Ask(asker="p1".ljust(len(answer.party)), nonce=bytes(16)), p2.transcript.told.chain[:2])
         signed = p2._endpoint.seal(CHARLIE, "standing", encode(standing, CHARLIE), type=ANSWER)
         return Standings(party=answer.party, signed=signed)
 
@@ -262,7 +262,7 @@ def test_answers_that_charlie_forged_name_him(world: World) -> None:
 def test_others_who_were_told_something_else_end_the_attempt(world: World) -> None:
     run = rolled_back(world)
     p2 = run.sites["p2"].session
-    p2._told.chain[-1] = bytes(32)  # as if p2 had been sent another broadcast than p1 will be
+    p2.transcript.told.chain[-1] = bytes(32)  # as if p2 had been sent another broadcast than p1 will be
     run.run(100)
     assert run.twice() == []
     assert isinstance(error := run.sites["p1"].error, RunFailed)
