@@ -205,7 +205,7 @@ MATRIX: dict[str, tuple[str, Withheld]] = {
 
 @pytest.fixture(scope="module")
 def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Ended]]:
-    """How everybody honest ended, by what was due; all runs wait at a time, of which three begin at a time."""
+    """How everybody honest ended, by what was due; three runs at a time begin, and all wait at once."""
     beginning = threading.Semaphore(3)
 
     def play(due: str, folder: Path) -> dict[str, Ended]:
