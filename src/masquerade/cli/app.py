@@ -39,7 +39,22 @@ _LABORATORY = "masquerade_lab.commands"
 """Where the commands of the laboratory are. No module of this floor or of one below imports the laboratory."""
 
 
-class _Commands(TyperGroup):
+class _Listed(TyperGroup):
+    """Commands that ``--help`` lists under who uses them, each with the first sentence about it."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            if not command.hidden:
+                rows = panels.setdefault(command.rich_help_panel or "Commands", [])
+                rows.append((name, command.get_short_help_str(sys.maxsize)))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
+
+
+class _Commands(_Listed):
     """The commands here and, where somebody asks for another or for all, those of the laboratory.
 
     A party, Charlie and ``predict`` load nothing of the laboratory: each asks for a command that is here.
@@ -65,6 +80,7 @@ app = typer.Typer(
     "else's records.",
     epilog="Begin with: masquerade demo",
     add_completion=False,
+    rich_markup_mode=None,  # rich's help takes as long as all the rest of --help
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -96,7 +112,7 @@ _COMMANDS: tuple[tuple[str, str, Callable[..., Any] | typer.Typer], ...] = (
 
 for _panel, _name, _command in _COMMANDS:
     if isinstance(_command, typer.Typer):
-        app.add_typer(_command, name=_name, rich_help_panel=_panel)
+        app.add_typer(_command, name=_name, cls=_Listed, rich_help_panel=_panel)
     else:
         app.command(_name, rich_help_panel=_panel)(_command)
 app.command(hidden=True)(evaluate)  # what `study new --measure` was called before
@@ -113,8 +129,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _top(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = None,
 ) -> None:
     del version
 

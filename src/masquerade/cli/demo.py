@@ -119,7 +119,8 @@ def demo(
 ) -> Outcome:
     """Run Charlie, the curator, and several parties as processes on this machine: keys, study, run, report."""
     del output_format
-    from masquerade.console import Working, literal_console
+    from masquerade.console import literal_console
+    from masquerade.working import Working
 
     console = literal_console()
     working = Working(console)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from masquerade.console import Working
 from masquerade.demo.comparison import Comparison, compare, encoded
 from masquerade.demo.plan import Plan, classifiers
 from masquerade.demo.processes import Event, Participants, error_from
@@ -16,6 +15,7 @@ from masquerade.prediction import load_model
 from masquerade.simulation import simulate
 from masquerade.stand_in import stand_in
 from masquerade.workers import one_thread
+from masquerade.working import Working
 from masquerade_core.data.schema import Encoder
 from masquerade_core.errors import MasqueradeError, RunFailed
 from masquerade_core.learning.classifiers import named

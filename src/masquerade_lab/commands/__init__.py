@@ -8,6 +8,6 @@ from masquerade_lab.commands.reproduce import reproduce
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.command(rich_help_panel=RESEARCH)(reproduce)
 app.command(rich_help_panel=RESEARCH)(audit)

@@ -47,7 +47,7 @@ def audit(
     output_format: FormatOption = Format.TEXT,
 ) -> Outcome:
     """Attack thousands of runs, and print how large epsilon must be at least. The exit code is 1 if an audit fails."""
-    from masquerade.console import progress_bar
+    from masquerade.working import progress_bar
     from masquerade_core.errors import BadInput
 
     as_json = output_format is Format.JSON
@@ -83,7 +83,8 @@ def audit(
 
 
 def _own(path: Path, runs: int, *, as_json: bool) -> Outcome:
-    from masquerade.console import literal_console, progress_bar
+    from masquerade.console import literal_console
+    from masquerade.working import progress_bar
     from masquerade_core.study_files import load_study
     from masquerade_lab.audit.study import audit_study, check_runs
 

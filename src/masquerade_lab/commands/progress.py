@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from masquerade.console import literal_console, words_bar
+from masquerade.console import literal_console
+from masquerade.working import words_bar
 from masquerade_lab.commands.listing import in_words
 from masquerade_lab.reproduce.engine.tasks import Standing
 

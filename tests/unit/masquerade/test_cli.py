@@ -96,6 +96,22 @@ def test_every_command_has_a_help_page_and_both_formats(shell: Shell, command: s
     assert "--format" in answer.out
 
 
+def test_help_lists_every_command_once_under_who_uses_it(shell: Shell) -> None:
+    groups = re.split(r"(?m)^(\S.*):$", shell("--help").out)[1:]  # a heading, its lines, the next heading ...
+    listed = {
+        heading: re.findall(r"(?m)^  ([a-z]+)  ", text) for heading, text in zip(groups[::2], groups[1::2], strict=True)
+    }
+    del listed["Options"]
+    assert listed == {
+        "To try it": ["demo"],
+        "For a site that holds records": ["join", "doctor", "approve", "party", "keys", "data", "site", "budget"],
+        "For the coordinator of a study": ["invite", "statement", "bounds", "curator", "study"],
+        "After a run": ["predict", "report", "verify", "blame", "export"],
+        "For research": ["simulate", "reproduce", "audit"],
+    }
+    assert "release  Give up a study that will not run: its debits stay" in shell("budget", "--help").out
+
+
 def test_version_is_the_packages(shell: Shell) -> None:
     from masquerade_core import __version__
 
@@ -372,16 +388,8 @@ def test_plain_strings_are_printed_by_the_literal_console_alone() -> None:
     for file in face.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
         assert "rich.markup" not in text, file
-        if file.name != "console.py":
+        if file.name not in {"console.py", "working.py"}:
             assert not re.search(r"\bConsole\(|import .*\bProgress\b.*rich|rich\.progress", text), file
-
-
-def test_no_help_text_is_eaten_as_markup(shell: Shell, wide: None) -> None:
-    pages = [["study", "new"], ["demo"], ["simulate"], ["party"], ["curator"], ["predict"], ["audit"], ["reproduce"]]
-    for page in pages:
-        assert shell(*page, "--help").code == 0
-    for file in (Path(masquerade.__file__).parent / "cli").glob("*.py"):
-        assert not re.search(r"help=.*\[[a-z]", file.read_text(encoding="utf-8")), file
 
 
 def test_a_study_is_never_overwritten(shell: Shell, tmp_path: Path) -> None:

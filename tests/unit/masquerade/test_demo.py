@@ -18,7 +18,6 @@ import pytest
 from rich.console import Console
 
 from masquerade import datasets
-from masquerade.console import Working
 from masquerade.datasets import Cohort, breast_cancer, party_names, returning, shares, simulated, suited
 from masquerade.demo import prepare
 from masquerade.demo.comparison import compare
@@ -29,6 +28,7 @@ from masquerade.demo.view import Lines, Screen, view_for
 from masquerade.demo.worth import errs_less, gained
 from masquerade.report import sparkline, statement
 from masquerade.simulation import WATERMARK, simulate
+from masquerade.working import Working
 from masquerade_core.data.loading import load_csv
 from masquerade_core.data.pooling import pool
 from masquerade_core.data.schema import Dataset
@@ -626,7 +626,7 @@ def test_plain_lines_say_who_is_waited_for_where_nothing_was_said_for_a_while(mo
 
 def test_what_is_done_beside_a_run_is_said_in_lines_at_most_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("masquerade.console.time.monotonic", lambda: now)
+    monkeypatch.setattr("masquerade.working.time.monotonic", lambda: now)
     console = _console(terminal=False)
     working = Working(console)  # entered, it also ticks by itself
     for seconds, words in ((0.0, "a"), (0.5, "b"), (0.4, "c"), (0.2, ""), (0.9, ""), (0.2, "")):
@@ -639,7 +639,7 @@ def test_what_is_done_beside_a_run_is_said_in_lines_at_most_once_a_second(monkey
 
 
 def test_a_step_that_takes_long_is_named_again_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("masquerade.console._EVERY", 0.01)
+    monkeypatch.setattr("masquerade.working._EVERY", 0.01)
     console = _console(terminal=False)
     with Working(console) as working:
         working.say("a long step")

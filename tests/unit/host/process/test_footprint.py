@@ -68,13 +68,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "besides"),
     [
-        (["--help"], {"numpy", "nacl", "masquerade_core.study", "masquerade_protocols"}),
-        (["keys", "show", "a.key"], {"numpy", "zmq", "sqlite3", "masquerade_core.study", "masquerade_protocols"}),
+        (["--help"], {"rich", "numpy", "nacl", "masquerade_core.study", "masquerade_protocols"}),
+        (
+            ["keys", "show", "a.key"],
+            {"rich.progress", "numpy", "zmq", "sqlite3", "masquerade_core.study", "masquerade_protocols"},
+        ),
         (["site", "status", "--folder", "."], {"zmq", "nacl", "masquerade_protocols", "masquerade_host.store.ledger"}),
         (["study", "show", "study.toml"], {"zmq"}),
         (["study", "check", "study.toml"], {"zmq"}),
         (["statement", "study.toml"], {"zmq"}),
-        (["party", "--help"], {"zmq", "masquerade_protocols"}),
+        (["party", "--help"], {"rich", "zmq", "masquerade_protocols"}),
     ],
 )
 def test_a_command_loads_what_it_needs_and_no_more(
