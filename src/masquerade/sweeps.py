@@ -1,8 +1,9 @@
 """Many simulations of one study, one for each seed: here, in several processes, or on a Dask cluster."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import index
-from typing import Any, SupportsIndex
+from typing import Any
 
 from masquerade.simulation import Simulation, simulate
 from masquerade.workers import Call, check_workers, in_workers
@@ -66,8 +67,9 @@ def simulate_many(
 
 def _whole(seed: object) -> int:
     """Return a seed as Python's own number, for numpy's whole numbers are seeds too."""
-    if isinstance(seed, SupportsIndex) and not isinstance(seed, bool):
-        return index(seed)
+    if not isinstance(seed, bool):
+        with suppress(TypeError):
+            return index(seed)  # type: ignore[arg-type]
     raise BadInput(f"a seed is {seed!r}", "give a whole number for each simulation, such as range(100)")
 
 
