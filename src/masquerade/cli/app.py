@@ -4,39 +4,58 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from masquerade.cli import budget, data, keys, site, study
-from masquerade.cli.approve import approve
-from masquerade.cli.blame import blame
-from masquerade.cli.bounds import bounds
-from masquerade.cli.demo import demo
-from masquerade.cli.doctor import doctor
-from masquerade.cli.evaluate import evaluate
-from masquerade.cli.export import export
-from masquerade.cli.invite import invite
-from masquerade.cli.join import join
 from masquerade.cli.output import Outcome, describe, emit, wants_json
-from masquerade.cli.predict import predict
-from masquerade.cli.report import report
-from masquerade.cli.run import curator, party
-from masquerade.cli.simulate import simulate
-from masquerade.cli.verify import verify
 from masquerade_host.process.progress import was_logged
 
-__all__ = ["RESEARCH", "app", "main", "run"]
+__all__ = ["app", "main", "run"]
 
 _INTERRUPTED = 130  # typer returns it after Ctrl-C
 
-_LABORATORY = "masquerade_lab.commands"
-"""Where the commands of the laboratory are. No module of this floor or of one below imports the laboratory."""
+_HIDDEN = ""
+_COMMANDS = {
+    "To try it": {"demo": "masquerade.cli.demo:demo"},
+    "For a site that holds records": {
+        "join": "masquerade.cli.join:join",
+        "keys": "masquerade.cli.keys:app",
+        "data": "masquerade.cli.data:app",
+        "doctor": "masquerade.cli.doctor:doctor",
+        "approve": "masquerade.cli.approve:approve",
+        "party": "masquerade.cli.run:party",
+        "site": "masquerade.cli.site:app",
+        "budget": "masquerade.cli.budget:app",
+    },
+    "For the coordinator of a study": {
+        "study": "masquerade.cli.study:app",
+        "invite": "masquerade.cli.invite:invite",
+        "statement": "masquerade.cli.study:statement",
+        "bounds": "masquerade.cli.bounds:bounds",
+        "curator": "masquerade.cli.run:curator",
+    },
+    "After a run": {
+        "predict": "masquerade.cli.predict:predict",
+        "report": "masquerade.cli.report:report",
+        "verify": "masquerade.cli.verify:verify",
+        "blame": "masquerade.cli.blame:blame",
+        "export": "masquerade.cli.export:export",
+    },
+    "For research": {
+        "simulate": "masquerade.cli.simulate:simulate",
+        "reproduce": "masquerade_lab.commands.reproduce:reproduce",
+        "audit": "masquerade_lab.commands.audit:audit",
+    },
+    _HIDDEN: {"evaluate": "masquerade.cli.evaluate:evaluate"},  # what `study new --measure` was called before
+}
+"""Every command and where it is, under who uses it. No module of this floor or of one below imports the laboratory."""
+_PANELS = {name: panel for panel, commands in _COMMANDS.items() for name in commands}
 
 
 class _Listed(TyperGroup):
@@ -55,22 +74,31 @@ class _Listed(TyperGroup):
 
 
 class _Commands(_Listed):
-    """The commands here and, where somebody asks for another or for all, those of the laboratory.
+    """All commands. Each is loaded when somebody asks for it, and all where somebody asks for another one or for help.
 
-    A party, Charlie and ``predict`` load nothing of the laboratory: each asks for a command that is here.
+    So a party, Charlie and ``predict`` load nothing of the laboratory, nor of the other commands.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        self._add_laboratory()
-        return super().list_commands(ctx)
+        del ctx
+        self._load(*_PANELS)
+        return list(_PANELS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
-            self._add_laboratory()
+            self._load(*([cmd_name] if cmd_name in _PANELS else _PANELS))
         return super().get_command(ctx, cmd_name)
 
-    def _add_laboratory(self) -> None:
-        self.commands.update(get_group(import_module(_LABORATORY).app).commands)
+    def _load(self, *names: str) -> None:
+        some = typer.Typer(add_completion=False, rich_markup_mode=None)
+        for name in names:
+            panel = _PANELS[name]
+            found = resolve_name(_COMMANDS[panel][name])
+            if isinstance(found, typer.Typer):
+                some.add_typer(found, name=name, cls=_Listed, rich_help_panel=panel)
+            else:
+                some.command(name, rich_help_panel=panel, hidden=panel == _HIDDEN)(found)
+        self.commands.update(get_group(some).commands)
 
 
 app = typer.Typer(
@@ -84,38 +112,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_TRY, _SITE, _COORDINATOR = "To try it", "For a site that holds records", "For the coordinator of a study"
-_AFTERWARDS, RESEARCH = "After a run", "For research"
-_COMMANDS: tuple[tuple[str, str, Callable[..., Any] | typer.Typer], ...] = (
-    (_TRY, "demo", demo),
-    (_SITE, "join", join),
-    (_SITE, "keys", keys.app),
-    (_SITE, "data", data.app),
-    (_SITE, "doctor", doctor),
-    (_SITE, "approve", approve),
-    (_SITE, "party", party),
-    (_SITE, "site", site.app),
-    (_SITE, "budget", budget.app),
-    (_COORDINATOR, "study", study.app),
-    (_COORDINATOR, "invite", invite),
-    (_COORDINATOR, "statement", study.statement),
-    (_COORDINATOR, "bounds", bounds),
-    (_COORDINATOR, "curator", curator),
-    (_AFTERWARDS, "predict", predict),
-    (_AFTERWARDS, "report", report),
-    (_AFTERWARDS, "verify", verify),
-    (_AFTERWARDS, "blame", blame),
-    (_AFTERWARDS, "export", export),
-    (RESEARCH, "simulate", simulate),
-)
-"""Every command of this floor under who uses it, as ``masquerade --help`` lists them."""
-
-for _panel, _name, _command in _COMMANDS:
-    if isinstance(_command, typer.Typer):
-        app.add_typer(_command, name=_name, cls=_Listed, rich_help_panel=_panel)
-    else:
-        app.command(_name, rich_help_panel=_panel)(_command)
-app.command(hidden=True)(evaluate)  # what `study new --measure` was called before
 
 
 def _version(wanted: bool) -> None:

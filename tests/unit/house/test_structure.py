@@ -86,7 +86,10 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
 
 
 LABORATORY = "masquerade_lab"
-DOORS = {"masquerade.cli.app": ["masquerade_lab.commands"], "masquerade_protocols.registry": ["masquerade_lab"]}
+DOORS = {
+    "masquerade.cli.app": ["masquerade_lab.commands.reproduce:reproduce", "masquerade_lab.commands.audit:audit"],
+    "masquerade_protocols.registry": ["masquerade_lab"],
+}
 """Who below the laboratory names a part of it, in a string, and which part."""
 
 

@@ -104,8 +104,8 @@ def test_help_lists_every_command_once_under_who_uses_it(shell: Shell) -> None:
     del listed["Options"]
     assert listed == {
         "To try it": ["demo"],
-        "For a site that holds records": ["join", "doctor", "approve", "party", "keys", "data", "site", "budget"],
-        "For the coordinator of a study": ["invite", "statement", "bounds", "curator", "study"],
+        "For a site that holds records": ["join", "keys", "data", "doctor", "approve", "party", "site", "budget"],
+        "For the coordinator of a study": ["study", "invite", "statement", "bounds", "curator"],
         "After a run": ["predict", "report", "verify", "blame", "export"],
         "For research": ["simulate", "reproduce", "audit"],
     }

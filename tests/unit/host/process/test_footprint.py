@@ -69,15 +69,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "besides"),
     [
         (["--help"], {"rich", "numpy", "nacl", "masquerade_core.study", "masquerade_protocols"}),
-        (
-            ["keys", "show", "a.key"],
-            {"rich.progress", "numpy", "zmq", "sqlite3", "masquerade_core.study", "masquerade_protocols"},
-        ),
+        (["keys", "show", "a.key"], {"numpy", "zmq", "sqlite3", "masquerade_core.study", "masquerade_protocols"}),
+        (["keys", "show", "a.key"], {"rich.progress", "masquerade.cli.demo"}),
         (["site", "status", "--folder", "."], {"zmq", "nacl", "masquerade_protocols", "masquerade_host.store.ledger"}),
         (["study", "show", "study.toml"], {"zmq"}),
         (["study", "check", "study.toml"], {"zmq"}),
         (["statement", "study.toml"], {"zmq"}),
-        (["party", "--help"], {"rich", "zmq", "masquerade_protocols"}),
+        (["party", "--help"], {"rich", "zmq", "masquerade.cli.demo", "masquerade_protocols"}),
     ],
 )
 def test_a_command_loads_what_it_needs_and_no_more(

@@ -66,7 +66,7 @@ def test_the_command_and_the_module_ask_for_the_same_options(name: str, module: 
     def asked(command: Any) -> dict[str, tuple[Any, ...]]:
         return {each.name: (each.opts, each.default, each.envvar, each.help) for each in command.params}
 
-    ours = asked(get_command(app).commands[name])  # type: ignore[attr-defined]  # it is a group
+    ours = asked(get_command(app).get_command(None, name))  # type: ignore[attr-defined]  # it is a group
     theirs = asked(get_command(import_module(f"{module}.__main__").app))
     assert (ours.keys() - theirs.keys(), theirs.keys() - ours.keys()) == ({"output_format"}, {"progress", "debug"})
     assert [name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]] == []
