@@ -58,24 +58,53 @@ def in_a_child(work: Callable[[Callable[[int], None]], None]) -> tuple[int, int]
     return (announced[-1] if announced else 0), status
 
 
-def killed_at(line: int, work: Callable[[Callable[[int], None]], None]) -> tuple[int, int]:
-    """Kill the process that does this work before the so-many-th statement of the journal, its table and its files."""
-    left = [line]
+Work = Callable[[Callable[[int], None]], None]
+
+
+def _before_each_statement(act: Callable[[], None], work: Work, done: Callable[[int], None]) -> None:
+    """Do the work, and this before each statement of the journal, its table and its files."""
 
     def trace(frame: Any, event: str, _argument: object) -> Any:
         if not frame.f_code.co_filename.endswith(_STATEMENTS):
             return None
         if event == "line":
-            left[0] -= 1
-            if not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
+            act()
         return trace
 
-    def traced(done: Callable[[int], None]) -> None:
-        sys.settrace(trace)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
         work(done)
+    finally:
+        sys.settrace(before)
 
-    return in_a_child(traced)
+
+def statements_that_change(folder: Path, work: Work) -> list[int]:
+    """Number the statements before which a kill leaves other files, or comes after another announcement, than before.
+
+    A kill takes nothing that was written. So between two of these statements every kill leaves the same.
+    """
+    seen: list[tuple[int, dict[str, bytes]]] = []
+    announced = [0]
+
+    def look() -> None:
+        files = sorted(folder.iterdir()) if folder.exists() else []
+        seen.append((announced[0], {path.name: path.read_bytes() for path in files}))
+
+    _before_each_statement(look, work, lambda step: announced.__setitem__(0, step))
+    return [number for number, now in enumerate(seen) if number == 0 or now != seen[number - 1]]
+
+
+def killed_at(statement: int, work: Work) -> tuple[int, int]:
+    """Kill the process that does this work before the so-many-th statement."""
+    left = [statement]
+
+    def count() -> None:
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+
+    return in_a_child(lambda done: _before_each_statement(count, work, done))
 
 
 def secrets_in(folder: Path) -> list[str]:
@@ -129,42 +158,41 @@ def test_two_processes_cannot_share_an_attempt(tmp_path: Path) -> None:
 
 
 def test_a_kill_before_any_statement_loses_no_committed_row_and_tears_no_step(tmp_path: Path) -> None:
-    statements = 0
+    def writing(folder: Path) -> Work:
+        return lambda done: write(folder, done).close()
+
+    statements = statements_that_change(tmp_path / "whole", writing(tmp_path / "whole"))
+    assert len(statements) > 10
     seen = set()
-    while True:
-        statements += 1
-        folder = tmp_path / str(statements)
-
-        def work(done: Callable[[int], None], folder: Path = folder) -> None:
-            write(folder, done).close()
-
-        announced, status = killed_at(statements, work)
+    for statement in (*statements, sys.maxsize):
+        folder = tmp_path / str(statement)
+        announced, status = killed_at(statement, writing(folder))
         found = rows(folder)
         steps = next(n for n in range(len(STEPS) + 1) if sum(map(len, STEPS[:n])) >= len(found))
         assert found == [entry for step in STEPS[:steps] for entry in step]
         assert announced <= steps <= announced + 1
         seen.add(steps)
-        if status == 0:
-            break
-        assert os.WIFSIGNALED(status)
-    assert statements > 50
+        assert status == (signal.SIGKILL if statement < sys.maxsize else 0)
     assert seen == {0, 1, 2}
 
 
 def test_a_kill_before_any_statement_of_the_end_leaves_either_all_rows_or_none(tmp_path: Path) -> None:
-    statements, seen = 0, set()
-    first = tmp_path / "first"
-    write(first).close()
-    while True:
-        statements += 1
-        folder = tmp_path / str(statements)
-        shutil.copytree(first, folder)
+    write(tmp_path / "first").close()
 
-        def end(done: Callable[[int], None], folder: Path = folder) -> None:
+    def ending(folder: Path) -> Work:
+        def end(done: Callable[[int], None]) -> None:
             SqliteJournal(folder, KEY).end("finished", b"run")
             done(1)
 
-        ended, status = killed_at(statements, end)
+        shutil.copytree(tmp_path / "first", folder)
+        return end
+
+    statements, seen = statements_that_change(tmp_path / "whole", ending(tmp_path / "whole")), set()
+    assert len(statements) > 5
+    for statement in (*statements, sys.maxsize):
+        folder = tmp_path / str(statement)
+        ended, status = killed_at(statement, ending(folder))
+        assert status == (signal.SIGKILL if statement < sys.maxsize else 0)
         journal = SqliteJournal(folder, KEY)
         found = list(journal.entries())
         assert len(found) in (0, 4)
@@ -175,8 +203,6 @@ def test_a_kill_before_any_statement_of_the_end_leaves_either_all_rows_or_none(t
             assert not secrets_in(folder)
             assert (folder / "attempts.jsonl").read_text() == '{"attempt": 1, "run": "72756e", "ended": "finished"}\n'
         seen.add(len(found))
-        if status == 0:
-            break
     assert seen == {0, 4}
 
 
