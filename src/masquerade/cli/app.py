@@ -29,7 +29,7 @@ _COMMANDS = {
         "data": "masquerade.cli.data:app",
         "doctor": "masquerade.cli.doctor:doctor",
         "approve": "masquerade.cli.approve:approve",
-        "party": "masquerade.cli.run:party",
+        "party": "masquerade.cli.processes:party",
         "site": "masquerade.cli.site:app",
         "budget": "masquerade.cli.budget:app",
     },
@@ -38,7 +38,7 @@ _COMMANDS = {
         "invite": "masquerade.cli.invite:invite",
         "statement": "masquerade.cli.study:statement",
         "bounds": "masquerade.cli.bounds:bounds",
-        "curator": "masquerade.cli.run:curator",
+        "curator": "masquerade.cli.processes:curator",
     },
     "After a run": {
         "predict": "masquerade.cli.predict:predict",

@@ -7,10 +7,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import masquerade
+from masquerade import cli
 from masquerade.cli import output
 from masquerade.cli.output import describe
 from masquerade.columns import parse_feature, parse_label
@@ -110,6 +112,13 @@ def test_help_lists_every_command_once_under_who_uses_it(shell: Shell) -> None:
         "For research": ["simulate", "reproduce", "audit"],
     }
     assert "release  Give up a study that will not run: its debits stay" in shell("budget", "--help").out
+
+
+def test_no_command_takes_the_name_of_what_the_package_offers(shell: Shell) -> None:
+    """Once a module was imported, its package has it as an attribute: ``cli.run`` would be one, and no function."""
+    shell("--help")
+    for name in cli.__all__:
+        assert not isinstance(getattr(cli, name), ModuleType), name
 
 
 def test_version_is_the_packages(shell: Shell) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from masquerade.cli.output import Format
-from masquerade.cli.run import _done
+from masquerade.cli.processes import _done
 from masquerade.doctor import examine
 from masquerade.simulation import WATERMARK, load_split, simulate
 from masquerade.statistics import bars
