@@ -13,7 +13,7 @@ from masquerade_host.process.options import DebugOption, ProgressOption, asking
 from masquerade_host.process.process import main
 from masquerade_host.process.progress import Mode, Progress
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def curator(options: CuratorOptions, progress: ProgressOption = Mode.TEXT, debug: DebugOption = False) -> None:

@@ -13,7 +13,7 @@ from masquerade_host.process.progress import Mode, Progress
 from masquerade_party._run import run_with
 from masquerade_party.options import PartyOptions
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def party(options: PartyOptions, progress: ProgressOption = Mode.TEXT, debug: DebugOption = False) -> None:
