@@ -46,7 +46,7 @@ def test_they_are_those_of_one_at_a_time_in_the_order_of_the_seeds(jobs: int) ->
 def test_with_one_process_they_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     monkeypatch.setattr(masquerade.sweeps, "simulate", lambda *_, seed, **__: made.append(seed))
-    runs = masquerade.simulate_many(_study(), _data(), range(10**5))
+    runs = masquerade.simulate_many(_study(), _data(), range(10**6))
     next(runs)
     next(runs)
     assert made == [0, 1]

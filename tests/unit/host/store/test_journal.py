@@ -18,6 +18,8 @@ from tests.messages import raises, says
 SECRET = b"canary-canary"
 KEY = bytes(range(32))
 _STATEMENTS = tuple(f"masquerade_host/store/{name}.py" for name in ("journal", "chained_table", "state"))
+Work = Callable[[Callable[[int], None]], None]
+"""Is called with a function that announces each step."""
 STEPS = tuple(tuple(Entry("once", "", f"{step}.{row}", SECRET * (step + row)) for row in range(2)) for step in range(2))
 
 
@@ -41,7 +43,7 @@ def _announce(pipe: int, step: int) -> None:
     os.write(pipe, bytes((step,)))
 
 
-def in_a_child(work: Callable[[Callable[[int], None]], None]) -> tuple[int, int]:
+def in_a_child(work: Work) -> tuple[int, int]:
     """Run this in a process of its own; return the last step that it announced, and how the process ended."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -56,9 +58,6 @@ def in_a_child(work: Callable[[Callable[[int], None]], None]) -> tuple[int, int]
     with os.fdopen(reading, "rb") as pipe:
         announced = pipe.read()
     return (announced[-1] if announced else 0), status
-
-
-Work = Callable[[Callable[[int], None]], None]
 
 
 def _before_each_statement(act: Callable[[], None], work: Work, done: Callable[[int], None]) -> None:
