@@ -7,23 +7,32 @@ A test compares prose if one of its assertions has a literal with three words in
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests import ROOT
+from tests.trees import nodes, statements
 
 _WORDS = re.compile(r"\b[a-z']+ [a-z']+ [a-z']+\b", re.IGNORECASE)
 
 
-def compares_prose(test: ast.AST) -> bool:
-    """Say whether a test compares prose."""
-    for node in ast.walk(test):
-        if isinstance(node, ast.keyword) and node.arg == "match":
-            return True
-        if isinstance(node, ast.Assert):
-            texts = (n.value for n in ast.walk(node.test) if isinstance(n, ast.Constant) and isinstance(n.value, str))
-            if any(map(_WORDS.search, texts)):
+def compares_prose(test: ast.AST, text: str) -> bool:
+    """Say whether a test compares prose; ``text`` is its source, or more."""
+    if "match" in text and any(isinstance(node, ast.keyword) and node.arg == "match" for node in nodes(test)):
+        return True
+    for statement in _within(test):
+        if isinstance(statement, ast.Assert):
+            found = (n.value for n in nodes(statement.test) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+            if any(map(_WORDS.search, found)):
                 return True
     return False
+
+
+def _within(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a statement, and those within it."""
+    yield node
+    for inner in statements(node):
+        yield from _within(inner)
 
 
 def count() -> tuple[Counter[Path], Counter[Path]]:
@@ -31,10 +40,12 @@ def count() -> tuple[Counter[Path], Counter[Path]]:
     tests: Counter[Path] = Counter()
     prose: Counter[Path] = Counter()
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in _within(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 tests[path] += 1
-                prose[path] += compares_prose(node)
+                prose[path] += compares_prose(node, "\n".join(lines[node.lineno - 1 : node.end_lineno]))
     return tests, prose
 
 

@@ -15,12 +15,16 @@ A draw that no test can show is *replaced* by the next one; it stands in the lis
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests import ROOT
+from tests.trees import statements
 
 __all__ = ["FILE", "MUTANTS", "PACKAGES", "REPLACED", "ROOT", "Mutant", "place_of", "span_of"]
 
@@ -80,16 +84,29 @@ def place_of(symbol: str, root: Path = ROOT) -> Path:
 
 def span_of(symbol: str, text: str) -> tuple[int, int]:
     """Return where the source of a symbol begins and ends in its module's text, decorators included."""
-    node: ast.AST = ast.parse(text)
-    for name in symbol.partition(":")[2].split("."):
-        found = [each for each in ast.walk(node) if each is not node and name in _names(each) and _is_inner(node, each)]
-        assert len(found) == 1, f"{symbol}: {name} is defined {len(found)} times"
-        node = found[0]
+    spans, name = _spans(text), symbol.partition(":")[2]
+    for end in [*(place.start() for place in re.finditer(r"\.", name)), len(name)]:
+        found = spans.get(name[:end], [])
+        assert len(found) == 1, f"{symbol}: {name[:end]} is defined {len(found)} times"
+    return spans[name][0]
+
+
+@cache
+def _spans(text: str) -> dict[str, list[tuple[int, int]]]:
+    """Return where the source of each symbol of a module begins and ends; many mutants are in the same module."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])  # type: ignore[attr-defined]  # a definition has lines
-    return starts[first - 1], starts[node.end_lineno]  # type: ignore[attr-defined]  # a definition has lines
+    found: dict[str, list[tuple[int, int]]] = {}
+    todo: list[tuple[ast.AST, str]] = [(ast.parse(text), "")]
+    while todo:
+        outer, above = todo.pop()
+        for node in _inner(outer):
+            for name in _names(node):
+                first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])  # type: ignore[attr-defined]  # a definition has lines
+                found.setdefault(above + name, []).append((starts[first - 1], starts[node.end_lineno]))  # type: ignore[attr-defined]  # a definition has lines
+                todo.append((node, f"{above}{name}."))
+    return found
 
 
 def _names(node: ast.AST) -> tuple[str, ...]:
@@ -103,16 +120,12 @@ def _names(node: ast.AST) -> tuple[str, ...]:
     return ()
 
 
-def _is_inner(outer: ast.AST, inner: ast.AST) -> bool:
-    """Say whether ``inner`` is defined in ``outer`` itself, and in no function or class within it."""
-    todo = list(ast.iter_child_nodes(outer))
-    while todo:
-        node = todo.pop()
-        if node is inner:
-            return True
+def _inner(outer: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements in ``outer`` itself, and in no function or class within it."""
+    for node in statements(outer):
+        yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            todo.extend(ast.iter_child_nodes(node))
-    return False
+            yield from _inner(node)
 
 
 def _read(content: dict[str, Any]) -> tuple[Mutant, ...]:

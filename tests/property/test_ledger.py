@@ -118,7 +118,7 @@ _RESERVE = """
 import sys
 from pathlib import Path
 from masquerade_core.errors import BudgetExceeded
-from tests.ledger_helpers import named, reserved
+from masquerade_core.privacy.accounting import target
 from masquerade_host.store.ledger import Ledger
 from masquerade_host.store.state import StateFolder
 from masquerade_core.study import Study
@@ -127,7 +127,8 @@ study = Study.parse(Path(sys.argv[2]).read_text())
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    reserved(ledger, study)
+    fingerprint, spends = bytes.fromhex(sys.argv[3]), target(1.0, 1e-6, gaussian=False)
+    ledger.reserve(study, "p1", population="default", fingerprint=fingerprint, approved_by="steward", spends=spends)
 except BudgetExceeded:
     print("refused")
 else:
@@ -143,7 +144,7 @@ def test_of_processes_that_reserve_the_last_budget_at_once_one_wins(tmp_path: Pa
         files[-1].write_text(named(f"s{i}").to_toml())
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", _RESERVE, str(tmp_path / "state"), str(file)],
+            [sys.executable, "-c", _RESERVE, str(tmp_path / "state"), str(file), ledger.fingerprint(RECORDS).hex()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -10,6 +10,7 @@ import pytest
 from tests import ROOT
 from tests.messages import ENTRIES, pattern, raises, says, sentence
 from tests.prose import compares_prose, count
+from tests.trees import nodes
 
 _FOLDERS = (ROOT / "src", ROOT / "parties", ROOT / "curator", ROOT / "protocols")
 
@@ -35,7 +36,7 @@ def _texts(path: Path) -> tuple[str, ...]:
         return (" ".join(re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "{}", text).split()),)
     return tuple(
         " ".join(_joined(node).split())
-        for node in ast.walk(ast.parse(text))
+        for node in nodes(ast.parse(text))
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
     )
 
@@ -84,4 +85,5 @@ def test_prose_is_found_where_it_is_compared_and_only_there() -> None:
         "text = 'three words here'": False,
     }
     for line, prose in found.items():
-        assert compares_prose(ast.parse(f"def test_it():\n    {line}")) is prose
+        text = f"def test_it():\n    {line}"
+        assert compares_prose(ast.parse(text), text) is prose

@@ -15,6 +15,7 @@ from masquerade_lab.audit.plot import plot
 from tests import ROOT
 from tests.face_helpers import Shell
 from tests.messages import raises, sentence
+from tests.trees import nodes
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = [ROOT / package for package in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
@@ -44,7 +45,7 @@ def _modules(requirements: list[str]) -> dict[str, set[str]]:
 def _imported(tree: ast.AST) -> set[str]:
     """Top-level names of the modules that a file imports, or names in a call of import_module."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Import(names=names):
                 found |= {alias.name.partition(".")[0] for alias in names}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.trees import nodes
 
 SOURCES = [ROOT / "src", ROOT / "parties", ROOT / "curator", ROOT / "protocols"]
 PROTOCOLS = ROOT / "protocols" / "masquerade_protocols"
@@ -43,9 +44,18 @@ def _modules() -> dict[str, Path]:
 MODULES = _modules()
 
 
+@cache
+def _telling(path: Path) -> tuple[ast.AST, ...]:
+    """The imports and the constants in a module; a constant that stands alone is an explanation, and left out."""
+    found = nodes(ast.parse(path.read_text(encoding="utf-8")))
+    explained = {node.value for node in found if isinstance(node, ast.Expr)}
+    kinds = (ast.Import, ast.ImportFrom, ast.Constant)
+    return tuple(node for node in found if isinstance(node, kinds) and node not in explained)
+
+
 def _imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
     """The imports of ``known`` in a module, anywhere in its text."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _telling(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -95,15 +105,13 @@ DOORS = {
 
 def _named_of(package: str, path: Path) -> list[str]:
     """A module's imports of a package, and its strings with the name; a string alone is an explanation."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    explained = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     named = []
-    for node in ast.walk(tree):
+    for node in _telling(path):
         if isinstance(node, ast.Import):
             named += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             named.append(node.module)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in explained:
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             named.append(node.value)
     return [name for name in named if package in name]
 

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from rich.console import Console
 
 from masquerade import datasets
@@ -50,6 +52,23 @@ from masquerade_protocols.psgd.noiseless import noise_ratio, with_epsilon, witho
 from tests.face_helpers import Shell, split_csv
 from tests.messages import pattern, raises, says, sentence
 
+_TUNED: dict[tuple[bytes, bytes], NDArray[np.float64]] = {}
+"""The answers of a classifier by the records it learned from and those it answers for."""
+
+
+def _tuned(records: Dataset, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    key = (records.X.tobytes() + records.y.tobytes(), X.tobytes())
+    if key not in _TUNED:
+        _TUNED[key] = tuned_answers(records, X)
+    return _TUNED[key]
+
+
+@pytest.fixture
+def _tuned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is learned without privacy be learned once: it depends on neither colluders nor noise."""
+    monkeypatch.setattr("masquerade.demo.comparison.tuned_answers", _tuned)
+
+
 # --- Data ------------------------------------------------------------------------
 
 
@@ -78,6 +97,7 @@ def test_names_go_on_where_the_letters_end() -> None:
     assert party_names(30)[::29] == ("hospital-01", "hospital-30")
 
 
+@pytest.mark.usefixtures("_tuned_once")
 @pytest.mark.parametrize("colluders", [0, 1])
 def test_in_the_default_demo_joining_helps_as_was_forecast_and_the_privacy_target_is_proved(
     colluders: int, tmp_path: Path
@@ -106,7 +126,7 @@ def test_in_the_default_demo_joining_helps_as_was_forecast_and_the_privacy_targe
     tell = protocol_of(study).expectation
     assert tell is not None
     assert tell(study).verdict is Verdict.HALF
-    own = [tuned_answers(part, test.X) != test.y for part in data.values()]
+    own = [_tuned(part, test.X) != test.y for part in data.values()]
     assert min(map(np.mean, own)) == comparison.best_single
     agree = [
         says(gained(error, comparison.pooled, comparison.majority, Verdict.HALF), "forecast_judged", "it was", ...)
@@ -119,11 +139,16 @@ def test_in_the_default_demo_joining_helps_as_was_forecast_and_the_privacy_targe
     assert says(comparison.worth, "worth_it_for_all", ...)
 
 
-@pytest.mark.parametrize("colluders", [0, 1])
+@pytest.mark.usefixtures("_tuned_once")
+@pytest.mark.parametrize(("colluders", "runs", "most"), [(0, 6, 0.055), (1, 20, 0.06)])
 def test_the_default_protocol_is_good_on_real_records_and_its_privacy_target_is_proved(
-    colluders: int, tmp_path: Path
+    colluders: int, runs: int, most: float, tmp_path: Path
 ) -> None:
-    """20 runs err in 6 % on average at most. The more frequent answer errs in 26 %."""
+    """20 runs err in 6 % on average at most. The more frequent answer errs in 26 %.
+
+    One run errs in 3.9 %, with a standard deviation of 1.1 %. So 6 runs with the lower limit tell an error of 6.5 % as
+    surely as 20 runs with the other one, and a good protocol passes by four standard deviations of their mean.
+    """
     cohort = breast_cancer(5)
     plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")
     privacy = plan.study.privacy.model_copy(update={"colluders": colluders})
@@ -134,12 +159,12 @@ def test_the_default_protocol_is_good_on_real_records_and_its_privacy_target_is_
     assert model.delta == 1e-6
     data = {name: load_csv(plan.data_file(name), study) for name in study.names}
     test = load_csv(plan.test_file, study, need_label=False)
-    released = [simulate(study, data, seed=seed).model for seed in range(20)]
+    released = [simulate(study, data, seed=seed).model for seed in range(runs)]
     found = [error_on(model, test) for model in released]
     comparison = compare(study, cohort, released[0])
     assert comparison.pooled < 0.05
     assert comparison.majority > 0.2
-    assert np.mean(found) <= 0.06
+    assert np.mean(found) <= most
     assert max(found) < comparison.majority - 0.1
 
 
@@ -195,8 +220,15 @@ def test_where_coefficients_are_released_records_are_such_that_they_can_be_told(
     assert [row.reason for row in found.rows if not row.told] == []
 
 
+_drawn = cache(simulated)
+"""Most protocols get the same records, and nobody changes them."""
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_where_the_noise_hides_a_whole_party_a_demonstration_has_hundreds(name: str, tmp_path: Path) -> None:
+def test_where_the_noise_hides_a_whole_party_a_demonstration_has_hundreds(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "simulated", _drawn)
     cohort = suited(PROTOCOLS[name])
     assert len(cohort.parties) == (200 if PROTOCOLS[name].protects_parties else 5)
     if not (PROTOCOLS[name].makes_model and PROTOCOLS[name].protects_parties):

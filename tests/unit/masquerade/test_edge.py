@@ -270,8 +270,17 @@ def test_a_data_owner_reads_the_study_in_plain_words_and_agrees() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"no\n", b"\n", b"y\n", b"\x04"])
-def test_anything_but_a_yes_is_a_no(answer: bytes) -> None:
-    assert _ask(answer)[0] == 6
+def test_anything_but_a_yes_is_a_no(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked in this process, at a terminal of its own: the one above agrees in another one."""
+    study = World.new(3, port=5555).study
+    explanation = protocol_of(study).explain(study)
+    parent, child = pty.openpty()
+    with os.fdopen(parent, "wb", buffering=0) as owner, os.fdopen(child) as terminal:
+        owner.write(answer)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        with pytest.raises(RefusedLocally) as caught:
+            ask(in_words(study, "p1", explanation))
+    assert caught.value.hint.startswith("type yes")  # a question was put
 
 
 def test_where_nobody_can_be_asked_the_answer_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,10 +464,15 @@ sys.exit(main(app, [], "x"))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("where", ["loading", "approval", "fsync", "rename"])
+@pytest.mark.parametrize(
+    ("where", "number"),
+    [
+        *((where, signal.SIGTERM) for where in ("loading", "approval", "fsync", "rename")),
+        *((where, signal.SIGINT) for where in ("loading", "fsync")),
+    ],
+)
 def test_a_signal_ends_a_process_in_order_wherever_it_comes(tmp_path: Path, where: str, number: signal.Signals) -> None:
-    """Once the files get their names it comes too late."""
+    """Once the files get their names it comes too late. One handler takes both signals."""
     command = [sys.executable, "-c", _STOPPED, str(int(number)), where]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=_env(), cwd=tmp_path)
     if where == "rename":

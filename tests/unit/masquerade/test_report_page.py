@@ -11,12 +11,15 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 import pytest
+from jinja2.bccache import Bucket
 
 from masquerade.pages import report_page, signature_page
 from masquerade.pages.picture import read_picture
@@ -38,6 +41,27 @@ from tests.summary_helpers import dealt, summary_study
 from tests.whitened_helpers import whitened_study
 
 PROTOCOLS = ("dp-gd", "dp-whitened", "local-aggregation", "vote")
+
+
+class _Compiled(jinja2.BytecodeCache):
+    """Keeps what templates were compiled to, as long as their text is the same: a page takes most of its time there."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self._kept:
+            bucket.bytecode_from_string(self._kept[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._kept[bucket.key] = bucket.bytecode_to_string()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _templates_are_compiled_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jinja2, "Environment", partial(jinja2.Environment, bytecode_cache=_Compiled()))
+        yield
 
 
 @pytest.fixture

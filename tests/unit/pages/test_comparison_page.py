@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def test_all_protocols_of_models_but_the_refuted_stand_in_the_last_tables() -> N
     assert set(ROWS["paper"]) == {name for name in ROWS[None] if "paper" in PROTOCOLS[name].calibrations}
 
 
+@cache
+def _cohort(records: Callable[[int], Cohort]) -> Cohort:
+    """Return records of five parties, which all protocols get alike."""
+    return records(5)
+
+
 @pytest.mark.parametrize("records", [simulated, breast_cancer])
 @pytest.mark.parametrize(("calibration", "protocol"), [(which, name) for which in ROWS for name in sorted(ROWS[which])])
 def test_what_is_proved_is_what_the_demo_s_statement_says(
@@ -48,7 +55,9 @@ def test_what_is_proved_is_what_the_demo_s_statement_says(
     said = re.search(r"epsilon = ([\d.]+)(?: \(([\d.]+) on the real records)?", ROWS[calibration][protocol])
     assert said is not None
     shown = (records is breast_cancer and said[2]) or said[1]
-    plan = prepare(records(5), epsilon=1.0, protocol=protocol, calibration=calibration, directory=tmp_path / "demo")
+    plan = prepare(
+        _cohort(records), epsilon=1.0, protocol=protocol, calibration=calibration, directory=tmp_path / "demo"
+    )
     study = plan.study
     proved = statement_of(study)[0].epsilon
     assert proved is not None
