@@ -17,7 +17,8 @@ from masquerade_protocols.in_memory import run_in_memory
 from tests.dropout_helpers import masked_text
 from tests.protocol_helpers import make_data
 
-FEW, MANY = 100, 400
+FEW, MANY = 80, 120
+"""Both above the 65 up to which all are neighbours; so close to each other, since calls are counted exactly."""
 
 
 def _study(K: int) -> Study:
@@ -66,6 +67,7 @@ def test_work_grows_with_the_parties_and_not_with_their_pairs(monkeypatch: pytes
         assert run.streams == 2 * run.K * 65
         sizes = {passed.length for passed in run.table.passed if passed.type == Masked.__name__}
         assert len(sizes) == 2  # of the count, and of the round
-    assert many.calls / many.K <= 1.1 * few.calls / few.K
-    told = [passed for passed in many.table.passed if passed.source == CHARLIE and passed.to == "p399"]
+    # Of 12,100 calls for each party, room for 60: with two for each other party it would be 80 more.
+    assert many.calls / many.K <= 1.005 * few.calls / few.K
+    told = [passed for passed in many.table.passed if passed.source == CHARLIE and passed.to == "p119"]
     assert [passed.type for passed in told] == ["Summed", "Summed"]
