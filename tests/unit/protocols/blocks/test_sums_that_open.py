@@ -324,7 +324,7 @@ def test_above_65_parties_nothing_but_the_sum_of_all_honest_parties_opens(
     colluders = (*apart, *random.Random(count).sample(others, count - 3), last)  # noqa: S311 - a choice of cases
     key = _box_key_of(first).public
     fairly = []
-    lies_told = ({}, {last: key}, {last: negative(key)}, dict.fromkeys(colluders, key))
+    lies_told: tuple[dict[str, bytes], ...] = ({}, {last: key}, {last: negative(key)}, dict.fromkeys(colluders, key))
     for lie in lies_told[: 3 if mutant else 4]:
         rows, known = by_masks(study, colluders, lie, coin)
         fairly.append(fair(rows, known))
