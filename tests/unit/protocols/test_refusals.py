@@ -33,7 +33,7 @@ from tests.statement_studies import study_text
 from tests.vote_helpers import unit_rows
 
 MANY, SOME, FEW = 1200, 60, 10
-"""How many records p1 has; or where no number of records is opened, and one record weighs more; and each other party."""
+"""How many records p1 has; or has where their number is not opened, and one weighs more; and each other party."""
 
 POINTS = Auxiliary.from_unit_ball(unit_rows(8, 4, 99))
 _AUXILIARY = f'[protocol.auxiliary]\nfile = "points.csv"\nsha256 = "{POINTS.digest.hex()}"\nrecords = 8'
