@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -56,13 +58,21 @@ class Commands:
             stdout=subprocess.PIPE,
         )
 
-    def run(self, folder: Path, words: Sequence[str], paths: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
-        """Run a command in a folder, with more folders first on Python's path."""
+    def run(
+        self, folder: Path, words: Sequence[str], paths: Sequence[Path] = (), *, seconds: int = 300
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in a folder for so long at most, with more folders first on Python's path."""
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
         with TemporaryDirectory() as said:
-            more = [str(path) for path in paths]
-            order = {"folder": str(folder), "words": [*words], "paths": more, "said": said, "env": {**os.environ}}
+            order = {
+                "folder": str(folder),
+                "words": [*words],
+                "paths": [str(path) for path in paths],
+                "said": said,
+                "env": {**os.environ},
+                "seconds": seconds,
+            }
             print(json.dumps(order), file=self._parent.stdin, flush=True)
             code = int(self._parent.stdout.readline())
             out, err = ((Path(said) / name).read_text(encoding="utf-8") for name in ("out", "err"))
@@ -90,10 +100,11 @@ def _serve() -> None:
         sys.stdout.flush()
 
 
-def _be(folder: str, words: list[str], paths: list[str], said: str, env: dict[str, str]) -> None:
+def _be(folder: str, words: list[str], paths: list[str], said: str, env: dict[str, str], seconds: int) -> None:
     """Be ``python -m masquerade``, to the end."""
     code = 99
     try:
+        signal.alarm(seconds)  # it ends the process
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(env)
@@ -106,6 +117,9 @@ def _be(folder: str, words: list[str], paths: list[str], said: str, env: dict[st
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001  as Python ends a process
+        traceback.print_exc()
+        code = 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

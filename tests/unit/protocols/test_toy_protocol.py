@@ -60,7 +60,7 @@ def masquerade() -> Iterator[Masquerade]:
     commands = Commands()
 
     def run(there: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        ended = commands.run(there, arguments, [there / "site"])
+        ended = commands.run(there, arguments, [there / "site"], seconds=500)
         assert ended.returncode == code, ended.stderr
         return ended
 
