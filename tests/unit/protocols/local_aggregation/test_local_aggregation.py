@@ -441,7 +441,7 @@ def test_a_seeded_simulation_repeats_itself() -> None:
 # --- The noise is the noise ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("noise", "runs", "d"), [("laplace", 5, 615), ("l2", 4, 615)])
+@pytest.mark.parametrize(("noise", "runs", "d"), [("laplace", 10, 615), ("l2", 4, 615)])
 def test_the_opened_noise_has_the_law_of_the_smallest_party(
     noise: str, runs: int, d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
