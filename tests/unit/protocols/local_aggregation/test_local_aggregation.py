@@ -448,7 +448,7 @@ def test_the_opened_noise_has_the_law_of_the_smallest_party(
     """So many runs x 615 coordinates through the whole protocol that a scale 30 % off is rejected.
 
     Absolute values of coordinates have the law Gamma(1), and a norm has Gamma(d). So whatever the noise, their sum has
-    Gamma(runs x 615): its standard deviation is 2 % of its mean, and 30 % are 13.
+    Gamma(runs x 615): its standard deviation is at most 2 % of its mean, and 30 % are 13 of them or more.
     """
     K, sizes = 3, (40, 25, 60)
     study = make_study(K, d, noise=noise)
