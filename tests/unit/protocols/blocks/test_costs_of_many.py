@@ -17,7 +17,8 @@ from masquerade_protocols.in_memory import run_in_memory
 from tests.dropout_helpers import masked_text
 from tests.protocol_helpers import make_data
 
-FEW, MANY = 100, 400
+FEW, MANY = 80, 120
+"""Both above the 65 up to which all are neighbours; so close to each other, since calls are counted exactly."""
 
 
 def _study(K: int) -> Study:
@@ -57,6 +58,7 @@ class _Counts:
 
 
 def test_work_grows_with_the_parties_and_not_with_their_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    _Counts(3, monkeypatch)  # what the first run of a process alone does would hide much of what grows
     few, many = _Counts(FEW, monkeypatch), _Counts(MANY, monkeypatch)
     for run in (few, many):
         assert len({repr(model) for model in run.models.values()}) == 1
@@ -66,6 +68,7 @@ def test_work_grows_with_the_parties_and_not_with_their_pairs(monkeypatch: pytes
         assert run.streams == 2 * run.K * 65
         sizes = {passed.length for passed in run.table.passed if passed.type == Masked.__name__}
         assert len(sizes) == 2  # of the count, and of the round
-    assert many.calls / many.K <= 1.1 * few.calls / few.K
-    told = [passed for passed in many.table.passed if passed.source == CHARLIE and passed.to == "p399"]
+    # Of 12,100 calls for each party, room for 24: with one for each other party it would be 40 more.
+    assert many.calls / many.K <= 1.002 * few.calls / few.K
+    told = [passed for passed in many.table.passed if passed.source == CHARLIE and passed.to == "p119"]
     assert [passed.type for passed in told] == ["Summed", "Summed"]

@@ -180,18 +180,19 @@ def _in_the_clear(
     return w
 
 
-@pytest.mark.parametrize("how", ["masks", "paillier", "a party lost"])
-def test_200_rounds_are_the_descent_in_the_clear(how: str) -> None:
-    T, section = 200, PLAIN.format(200)
+@pytest.mark.parametrize(("how", "T"), [("masks", 200), ("paillier", 50), ("a party lost", 50)])
+def test_the_rounds_are_the_descent_in_the_clear(how: str, T: int) -> None:
+    """What rounding leaves behind shows in many rounds; they are played with masks, which are the quickest."""
+    section = PLAIN.format(T)
     study = losing_study("dp-gd", 3, 4, survivors=2, section=section, epsilon=4.0)
-    lost = ("p1", 97) if how == "a party lost" else None
+    lost = ("p1", 27) if how == "a party lost" else None
     if how != "a party lost":
         study = Study.parse(_without_dropouts(study), in_memory=True)
     if how == "paillier":
         text = _without_dropouts(study).replace('sum = "masks"', 'sum = "paillier"\nkey_bits = 1024')
         study = Study.parse(text.replace("[study]\n", '[study]\nlead = "p0"\n'), in_memory=True)
     data = make_data(study, (40, 60, 100))
-    table = Table(study.names, silent={"p1": Silence("Masked", 98)} if lost else None)  # N, and rounds 0 to 96
+    table = Table(study.names, silent={"p1": Silence("Masked", 28)} if lost else None)  # N, and rounds 0 to 26
     models = run_in_memory(dp_gd, study, data, table=table)
     shares = {name: drawn(table, name, "noise") for name in study.names}
     assert len(shares["p0"]) == T + (2 if lost else 0)
@@ -199,7 +200,7 @@ def test_200_rounds_are_the_descent_in_the_clear(how: str) -> None:
     assert models["p0"].weights == models[CHARLIE].weights
     np.testing.assert_allclose(models[CHARLIE].weights, expected, rtol=0, atol=1e-5)
     longer = {name: (*rows, rows[0]) for name, rows in shares.items()}
-    other = _in_the_clear(study, data, longer, T, None if lost else ("p1", 97))
+    other = _in_the_clear(study, data, longer, T, None if lost else ("p1", 27))
     assert np.abs(np.array(models[CHARLIE].weights) - other).max() > 1e-2
 
 

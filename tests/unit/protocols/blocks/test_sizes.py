@@ -6,7 +6,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -85,40 +86,44 @@ def _both(study: Study) -> set[tuple[str, int]]:
 # --- At the table: one party falls silent at one message of the first rounds -----------------------------------------
 
 
-def _attempts(study: Study) -> Iterator[Table]:
+def _attempts(study: Study, types: Sequence[str]) -> Iterator[Table]:
+    """Nobody falls silent, and then each at each message that it had sent: no method has messages of all types."""
+    whole = Table(study.names)
+    yield whole
+    sent = Counter((passed.source, passed.type) for passed in whole.passed)
     for who in study.names:
-        for kind in TYPES:
-            for after in (0, 1):
+        for kind in types:
+            for after in range(min(2, sent[who, kind])):
                 yield Table(study.names, silent={who: Silence(kind, after)})
-    yield Table(study.names)
 
 
-def _play(study: Study) -> int:
-    """Run attempt after attempt at one study; returns how many had a result."""
-    results = 0
-    for table in _attempts(study):
+def _play(study: Study, types: Sequence[str] = TYPES) -> tuple[int, int]:
+    """Run attempt after attempt at one study; returns how many they were, and how many had a result."""
+    played = results = 0
+    for table in _attempts(study, types):
+        played += 1
         try:
             run_in_memory(entry_of(study), study, make_data(study, SIZES), table=table)
             results += 1
         except MasqueradeError:
             pass
-    return results
+    return played, results
 
 
 @METHODS
 def test_whoever_falls_silent_and_when_every_attempt_opens_the_same(method: str, opened: set[tuple[str, int]]) -> None:
     study = _study(method)
-    assert _play(study) > 20
+    assert _play(study) == {"nobody": (11, 1), "retries": (11, 6), "double-masks": (36, 26)}[method]
     assert opened == _both(study)
 
 
 def test_a_sum_of_sizes_that_loses_a_party_is_found(
     opened: set[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the bug, the difference of two attempts is one party's size."""
+    """With the bug, the difference of two attempts is one party's size. Silence at contributions alone shows it."""
     _sums_of_sizes_lose_parties(monkeypatch)
     study = _study("double-masks")
-    _play(study)
+    _play(study, ["DoublyMasked"])
     numbers = {n for name, n in opened if name == "N"}
     assert {max(numbers) - n for n in numbers} == {0, *(n - n // 5 for n in SIZES)}
 
@@ -149,7 +154,11 @@ def test_the_ledger_keeps_the_numbers_that_a_role_adds_to_exact_sums(
 # --- Between sessions, over a network that fails ---------------------------------------------------------------------
 
 
-def _schedules(method: str, seeds: range) -> list[faulty.Group]:
+SCHEDULES = (1, 6, 8, 10, 11, 20)
+"""All three of the first two dozen that show the planted bug, and three more: by each method some have a result."""
+
+
+def _schedules(method: str, seeds: Sequence[int]) -> list[faulty.Group]:
     """Run attempt after attempt at one study, each with outages of its own, of any length."""
     world = faulty.with_keys(_study(method))
     study = world.study
@@ -164,7 +173,7 @@ def _schedules(method: str, seeds: range) -> list[faulty.Group]:
 
 @METHODS
 def test_whatever_the_network_does_every_attempt_opens_the_same(method: str, opened: set[tuple[str, int]]) -> None:
-    groups = _schedules(method, range(12))
+    groups = _schedules(method, SCHEDULES)
     assert opened == _both(groups[0].play.world.study)
     ends = {bool(group.errors) for group in groups}
     assert ends == {True, False}  # some came to their end, and some did not
@@ -174,5 +183,5 @@ def test_a_network_fails_so_that_a_sum_of_sizes_would_lose_a_party(
     opened: set[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _sums_of_sizes_lose_parties(monkeypatch)
-    _schedules("double-masks", range(12))
-    assert len({n for name, n in opened if name == "N"}) > 1
+    _schedules("double-masks", SCHEDULES)
+    assert len({n for name, n in opened if name == "N"}) > 2

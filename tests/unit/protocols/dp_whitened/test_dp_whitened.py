@@ -118,7 +118,7 @@ def test_one_record_moves_the_counts_by_no_more_than_the_proof_says(outputs: int
     rng, d, found = np.random.default_rng(B), 3, []
     scorer, classes = _scorer(d, outputs, rng), None if outputs == 1 else outputs
     sharp = replace(scorer, spread=np.full(outputs, 1e-3))  # every record lies at the first node or at the last one
-    for u in _rows(rng, 150, d):
+    for u in _rows(rng, 50, d):
         y = rng.choice([-1.0, 1.0], size=2) if classes is None else rng.integers(classes, size=2).astype(float)
         a, b = (Dataset(row[None], y[[i]], classes) for i, row in enumerate((u, -u)))
         for one in (scorer, sharp):
@@ -560,8 +560,9 @@ KINDS: dict[str, Callable[[np.random.Generator], tuple[_Floats, _Floats]]] = {
 @pytest.mark.parametrize("epsilon", [1e-5, 0.1, 1.0, 20.0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_records_gives_a_model(kind: str, epsilon: float) -> None:
+    """Under masks: their sums are as exact as others, and take less time."""
     X, y = KINDS[kind](np.random.default_rng(4))
-    study = whitened_study(3, X.shape[1], epsilon=epsilon, min_records=2)
+    study = under_masks(whitened_study(3, X.shape[1], epsilon=epsilon, min_records=2))
     parts = np.array_split(np.arange(len(y)), 3)
     data = {name: Dataset(X[part].copy(), y[part].copy()) for name, part in zip(study.names, parts, strict=True)}
     model = run_in_memory(roles, study, data)[CHARLIE]

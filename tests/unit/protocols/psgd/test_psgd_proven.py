@@ -70,12 +70,12 @@ def _vectors(study: Study, monkeypatch: pytest.MonkeyPatch, sizes: int = 250) ->
 @pytest.mark.parametrize("loss", ["logistic", "smoothed-hinge"])
 def test_without_noise_it_is_gradient_descent(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psgd, "draw_noise_share", lambda _rng, noise, d: ((0,) * d,) * noise.rounds)
-    study = _study(K=5, d=10, loss=loss, epsilon=0.004, section="rounds = 200")
+    study = _study(K=5, d=10, loss=loss, epsilon=0.004, section="rounds = 50")
     data = split(simulated(0)[0], study, (0.01, 0.29, 0.2, 0.25, 0.25))
     w = descend(study, data).w
     # Epsilon is small, but no curvature is bought: that is for eta's sake.
-    np.testing.assert_allclose(w, _in_the_clear(study, data, 200, Delta=0.0), rtol=0, atol=1e-6)
-    assert np.linalg.norm(w - _in_the_clear(study, data, 200)) > 1e-3
+    np.testing.assert_allclose(w, _in_the_clear(study, data, 50, Delta=0.0), rtol=0, atol=1e-6)
+    assert np.linalg.norm(w - _in_the_clear(study, data, 50)) > 1e-3
 
 
 @pytest.mark.parametrize(("K", "colluders"), [(2, 0), (4, 2)])
