@@ -181,7 +181,7 @@ def test_whoever_beats_and_withholds_what_is_due_holds_nobody_for_long(
 
 
 def patient(name: str) -> Group:
-    """Return a group that mostly waits: beside its deadline of a minute a second is short, and a frame's way is none."""
+    """Return a group that mostly waits: a second, and a frame's way, are short beside its deadline of a minute."""
     group = Group(play(name))
     group.network.tick, group.network.delay = 1.0, 0.0
     return group
