@@ -12,19 +12,22 @@ import math
 import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from typing import Any
 
+import gmpy2
 import msgpack
+import nacl.bindings
 import pytest
 
-from masquerade_core.crypto.boxes import SIGNATURE_BYTES, verify
+from masquerade_core.crypto import comparison
+from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import CannotConnect, DeadlinePassed, MasqueradeError, RunFailed
-from masquerade_core.seat import Join, Once, Receive, Release, Seat, Send
+from masquerade_core.seat import Forecast, Join, Once, Receive, Release, Seat, Send
 from masquerade_core.simulation_rng import SimulationRng
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire import frames
 from masquerade_core.wire.codec import pack_plain, unpack_plain
 from masquerade_host.process.driver import Stand, resume, returned
 from masquerade_host.session.charlie import CharlieSession
@@ -48,14 +51,86 @@ from tests.whitened_helpers import whitened_study
 from tests.wired import Clock, FakeCharlieLink, FakePartyLink, Tamper, faithful
 
 DEADLINE = 60.0
+OUTAGES = ("cut", "tail", "still")
+"""The kinds of faults in which nothing moves for a while."""
 NUMBERED = ("roster", "message", "sealed", "closed")
+_BEFORE = ("commit", "debit", "send")  # moments before something
 _DETECTION = 3.0  # seconds until an end notices, at most, that its connection is gone
 _BEFORE_NEXT = 0.25  # seconds between that and the next connection, at least
 _LONGEST = 0.8 * DEADLINE  # of an outage after which a run must go on
 
 
-verified = lru_cache(1 << 14)(verify)
-"""Verifies a signature once: most frames of a run are those of all other runs as well."""
+class _Signatures:
+    """Signs, and knows again what it signed: libsodium need not verify what libsodium made."""
+
+    def __init__(self) -> None:
+        self._sign = _remembers(nacl.bindings.crypto_sign)
+        self._open = _remembers(nacl.bindings.crypto_sign_open)
+        self._known: dict[tuple[bytes, bytes], bytes] = {}
+
+    def sign(self, message: bytes, secret: bytes) -> bytes:
+        """Sign; the second half of a secret key is the public key."""
+        signed = bytes(self._sign(message, secret))
+        if len(self._known) > 1 << 15:
+            self._known.clear()
+        self._known[signed, secret[32:]] = message
+        return signed
+
+    def open(self, signed: bytes, public: bytes) -> bytes:
+        """Verify; what anybody else made, or made under another key, goes to libsodium."""
+        known = self._known.get((signed, public))
+        return bytes(self._open(signed, public)) if known is None else known
+
+
+def _one_by_one(power: Callable[[Any, Any, Any], Any]) -> Callable[[Sequence[Any], Any, Any], list[Any]]:
+    return lambda bases, exponent, modulus: [power(base, exponent, modulus) for base in bases]
+
+
+def _remembers(true: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that remembers this one's results, and what it raised."""
+
+    @lru_cache(1 << 14)
+    def done(*arguments: Any) -> tuple[Any, Exception | None]:
+        try:
+            return true(*arguments), None
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the same each time
+            return None, error
+
+    def remembering(*arguments: Any) -> Any:
+        result, error = done(*arguments)
+        if error is not None:
+            raise error.with_traceback(None)
+        return result
+
+    return remembering
+
+
+def _remembering() -> Iterator[tuple[Any, str, Any, Any]]:
+    """Go through functions that follow from their arguments alone, each with another that remembers its results."""
+    signatures = _Signatures()
+    yield nacl.bindings, "crypto_sign", nacl.bindings.crypto_sign, signatures.sign
+    yield nacl.bindings, "crypto_sign_open", nacl.bindings.crypto_sign_open, signatures.open
+    for module, names in (
+        (comparison, ("_add", "_base", "_times", "crypto_core_ed25519_is_valid_point")),
+        (gmpy2, ("is_prime", "is_strong_prp", "powmod")),
+    ):
+        for name in names:
+            true = getattr(module, name)
+            yield module, name, true, _remembers(true)
+    yield gmpy2, "powmod_base_list", gmpy2.powmod_base_list, _one_by_one(_remembers(gmpy2.powmod))
+
+
+_REMEMBERING = tuple(_remembering())
+
+
+@contextmanager
+def arithmetic_is_remembered() -> Iterator[None]:
+    """Let libsodium and GMP compute nothing twice: most of a run is what all other runs of its play have as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, true, remembering in _REMEMBERING:
+            if getattr(module, name) is true:  # and not what a test has put in its place
+                patch.setattr(module, name, remembering)
+        yield
 
 
 # --- What is run ------------------------------------------------------------------------
@@ -80,6 +155,11 @@ class Play:
     def protocol(self) -> Protocol:
         """The study's protocol."""
         return protocol_of(self.world.study)
+
+    @cached_property
+    def forecast(self) -> Forecast:
+        """How long the study's run may take."""
+        return self.protocol.cost(self.world.study).forecast(self.world.study)
 
 
 def with_keys(study: Study, deadline: float = DEADLINE) -> World:
@@ -205,6 +285,7 @@ class Network:
         self.kill: Callable[[str, float], None] = lambda _name, _until: None
         self.tamper: Tamper = faithful
         self.delay = 0.05  # seconds, at most, that a frame is under way if nothing goes wrong
+        self.tick = 0.25  # seconds after which everybody has a turn where nothing happens
         self.signed: dict[tuple[Any, ...], set[bytes]] = defaultdict(set)
 
     def connect(self, party: str) -> Connection:
@@ -306,11 +387,11 @@ class Network:
             yield queue.popleft()[1]
 
     def next_event(self, reads_from: Mapping[str, float]) -> float:
-        """Return when somebody next has a frame to read, at the latest a quarter of a second from now.
+        """Return when somebody next has a frame to read, at the latest a tick from now.
 
         ``reads_from`` says from when on each participant reads. A frame waits for whoever is dead until then.
         """
-        soon = self.clock.now + 0.25
+        soon = self.clock.now + self.tick
         for connection in (*self.now.values(), *self.old):
             if connection.to_party:
                 soon = min(soon, max(connection.to_party[0][0], connection.still_until, reads_from[connection.party]))
@@ -452,6 +533,8 @@ class Site:
         self.journal = FaultyJournal(self.moment)
         self.rolls_back = 0
         self.moments = 0
+        self.deaths: list[int] = []  # the moments of which each leaves something else to whoever is started again
+        self._turned_at = -math.inf
         self.kill_at = -1
         self.dies_until: float | None = None
         self.slow = 0.0  # seconds of work for whatever follows from what came
@@ -467,6 +550,10 @@ class Site:
     def moment(self, what: str) -> None:
         """Die here, if it is time."""
         self.moments += 1
+        # What comes before something else in one turn comes after the last thing: whoever dies then leaves the same.
+        if what not in _BEFORE or self._turned_at != self.group.clock.now:
+            self.deaths.append(self.moments)
+        self._turned_at = self.group.clock.now
         if self.moments == self.kill_at:
             self.dies_until = self.group.clock.now + 3.0
         if self.dies_until is not None:
@@ -607,7 +694,7 @@ class Group:
         self.drawn: list[Any] = []
         self.clock = Clock()
         study = play.world.study
-        self.forecast = protocol_of(study).cost(study).forecast(study)
+        self.forecast = play.forecast
         self.network = Network(self.clock, study.names, seed, faults)
         self.events: list[tuple[str, str, dict[str, Any]]] = []
         self.costs = costs or {}
@@ -660,8 +747,7 @@ class Group:
             Somebody hangs, or one number of a frame bears two contents.
         """
         end = self.clock.now + seconds
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(frames, "verify", verified)
+        with arithmetic_is_remembered():
             while not all(site.over for site in self.sites.values()):
                 assert self.clock.now < end, f"these hang: {[n for n, site in self.sites.items() if not site.over]}"
                 for site in self.sites.values():
@@ -695,6 +781,7 @@ class Expected:
     debited: Mapping[str, list[str]]
     costs: Mapping[str, Mapping[bytes, frozenset[str]]]
     moments: Mapping[str, int]
+    deaths: Mapping[str, Sequence[int]]
 
 
 @cache
@@ -712,6 +799,7 @@ def without_faults(name: str) -> Expected:
         {party: site.debited for party, site in parties.items()},
         {party: site.costs for party, site in parties.items()},
         {name: site.moments for name, site in group.sites.items()},
+        {name: site.deaths for name, site in group.sites.items()},
     )
 
 
@@ -726,19 +814,27 @@ def completes(name: str, group: Group) -> Group:
     return group
 
 
-def _group(name: str, seed: int, *arguments: float, kills: bool = False) -> Group:
-    expected, names = without_faults(name), play(name).world.study.names
-    return Group(play(name), seed, faults_of(seed, names, expected.frames, *arguments, kills=kills), expected.costs)
+def _schedule(name: str, seed: int, *arguments: float, kills: bool = False) -> list[Fault]:
+    return faults_of(seed, play(name).world.study.names, without_faults(name).frames, *arguments, kills=kills)
+
+
+def schedule_of_ends(name: str, seed: int) -> list[Fault]:
+    """Return the schedule of :func:`check_ends`: outages of any length."""
+    return _schedule(name, seed, 3 * DEADLINE)
+
+
+def _group(name: str, seed: int, faults: Sequence[Fault]) -> Group:
+    return Group(play(name), seed, faults, without_faults(name).costs)
 
 
 def check_network(name: str, seed: int) -> Group:
     """Run a schedule in which the network fails, each time for less than the deadline."""
-    return completes(name, _group(name, seed))
+    return completes(name, _group(name, seed, _schedule(name, seed)))
 
 
 def check_kills(name: str, seed: int) -> Group:
     """Run a schedule in which processes die as well."""
-    return completes(name, _group(name, seed, 20.0, kills=True))
+    return completes(name, _group(name, seed, _schedule(name, seed, 20.0, kills=True)))
 
 
 def check_kill_at(name: str, who: str, moment: int, rolls_back: int = 0) -> Group:
@@ -755,7 +851,7 @@ def check_kill_at(name: str, who: str, moment: int, rolls_back: int = 0) -> Grou
 
 def check_ends(name: str, seed: int) -> Group:
     """Run a schedule with outages of any length: it completes, or ends for everybody, and nobody is accused."""
-    group = _group(name, seed, 3 * DEADLINE)
+    group = _group(name, seed, schedule_of_ends(name, seed))
     group.run()
     for error in group.errors.values():
         assert type(error) in (CannotConnect, DeadlinePassed, RunFailed), f"{type(error).__name__}: {error}"

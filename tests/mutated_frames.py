@@ -30,12 +30,11 @@ from masquerade_core import seat
 from masquerade_core.crypto.boxes import SIGNATURE_BYTES
 from masquerade_core.errors import LocalProtocolError, MasqueradeError, Reported
 from masquerade_core.study import CHARLIE, Study
-from masquerade_core.wire import codec, faults, frames
+from masquerade_core.wire import codec
 from masquerade_core.wire.codec import Message
 from masquerade_core.wire.faults import Abort, Reason, pack_abort, read_evidence
 from masquerade_host.channel import Channel
 from masquerade_host.session.messages import Beat, pack_beat
-from masquerade_protocols import blame
 from masquerade_protocols.blame import check_evidence, run_of, verdict
 from tests import faulty
 from tests.double_helpers import flaky_study
@@ -524,7 +523,7 @@ class Played:
 
 
 class _Watched(Group):
-    """A group of which one participant is guilty."""
+    """A group of which one participant is guilty, or nobody: then all are watched."""
 
     def __init__(self, play: Play, guilty: str, seed: int = 0) -> None:
         super().__init__(play, seed)
@@ -560,35 +559,33 @@ def _lying(group: _Watched, encode: Callable[[Message, str, bytes], bytes]) -> I
 
     def encoded(message: Message, recipient: str) -> bytes:
         body = true_encode(message, recipient)
-        return encode(message, recipient, body) if group.turning == group.guilty else body
+        return encode(message, recipient, body) if group.guilty in (group.turning, "") else body
 
     def patient(self: Channel, got: int, *rest: Any) -> None:
         if group.turning == group.guilty:
             got = min(max(got, self.acknowledged), self.sent)
         hear(self, got, *rest)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, faulty.arithmetic_is_remembered():
         patch.setattr(seat, "encode", encoded)
         patch.setattr(Channel, "hear", patient)
         patch.setattr(secrets, "randbelow", numbers.randrange)  # of connections, and of pings
         patch.setattr(secrets, "token_bytes", numbers.randbytes)
-        for module in (frames, faults, blame):
-            patch.setattr(module, "verify", faulty.verified)
         yield
 
 
 @cache
-def shapes_of(play: str, guilty: str) -> dict[Shape, int]:
-    """Return where a participant can lie, and how often it comes there in a run without lies."""
-    group, found = _Watched(play_of(play), guilty), Counter[Shape]()
+def _all_shapes(play: str) -> dict[str, dict[Shape, int]]:
+    """Return for each participant where it can lie, and how often it comes there in a run without lies."""
+    group, found = _Watched(play_of(play), ""), defaultdict[str, Counter[Shape]](Counter)
 
     def carry(source: str, _to: str, data: bytes) -> Iterable[bytes]:
         fields = msgpack.unpackb(data[SIGNATURE_BYTES:])
-        found[Shape("wire", fields[KIND], fields[TYPE])] += source == guilty
+        found[source][Shape("wire", fields[KIND], fields[TYPE])] += 1
         return (data,)
 
     def encode(message: Message, _recipient: str, body: bytes) -> bytes:
-        found[Shape("role", "", type(message).__name__)] += 1
+        found[group.turning][Shape("role", "", type(message).__name__)] += 1
         return body
 
     group.network.tamper = carry
@@ -596,7 +593,12 @@ def shapes_of(play: str, guilty: str) -> dict[Shape, int]:
         group.play_on()
     assert not group.errors, group.errors
     assert not group.wrong, group.wrong
-    return {shape: count for shape, count in sorted(found.items()) if count}
+    return {name: dict(sorted(shapes.items())) for name, shapes in found.items()}
+
+
+def shapes_of(play: str, guilty: str) -> dict[Shape, int]:
+    """Return where a participant can lie, and how often it comes there in a run without lies."""
+    return _all_shapes(play)[guilty]
 
 
 def play_case(case: Case) -> Played:

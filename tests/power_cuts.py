@@ -75,6 +75,7 @@ class Disk:
 
     def __init__(self, root: Path, step: Callable[[str], None]) -> None:
         self.root, self.step = root, step
+        self.prefix = f"{root}/"
         self._blobs: dict[int, _Blob] = {}
         self._names: dict[Path, _Blob | None] = {root: None}  # None for a folder
         self._seen: dict[Path, bytes | None] = {}
@@ -119,25 +120,33 @@ class Disk:
         before, self._seen[path] = self._seen.get(path), now
         return now != before
 
-    def after(self, cut: Cut, root: Path) -> None:
-        """Write to another folder what this one has after a power cut."""
+    def after(self, cut: Cut, root: Path, *, ledger: bool = False) -> None:
+        """Write to another folder what this one has after a power cut, or of that the ledger alone."""
         names = {path: None if blob is None else blob.data for path, blob in self._names.items()}
         names = {path: data for path, data in names.items() if data is None or not cut(path.name)}
         for path in self.root.rglob("*"):
-            if path.is_file() and cut(path.name):
+            if cut(path.name) and path.is_file():
                 names[path] = path.read_bytes()
                 names.update(dict.fromkeys(path.relative_to(self.root).parents and path.parents, None))
-        for path, data in sorted(names.items()):
-            if not path.is_relative_to(self.root) or path.name.endswith("-shm"):  # SQLite makes that one anew
+        kept: set[Path] = set()
+        for path, data in sorted(names.items(), key=lambda row: str(row[0])):
+            if path.name.endswith("-shm"):  # SQLite makes that one anew
                 continue
-            if any(parent not in names for parent in path.parents if parent.is_relative_to(self.root)):
+            if ledger and path != self.root and (data is None or path.parent != self.root):
+                continue
+            if path != self.root and path.parent not in kept:
                 continue  # its folder is lost
-            copy = root / path.relative_to(self.root)
+            kept.add(path)
+            copy = Path(f"{root}/{str(path)[len(self.prefix) :]}")
             if data is None:
                 copy.mkdir(mode=0o700, exist_ok=True, parents=True)
             else:
                 copy.write_bytes(data)
                 copy.chmod(0o600)
+
+    def lasting(self) -> frozenset[tuple[Path, bytes | None]]:
+        """Return what is there after a power cut, if nothing stays that was not synced."""
+        return frozenset((path, None if blob is None else blob.data) for path, blob in self._names.items())
 
 
 _LEVELS = ("OFF", "NORMAL", "FULL")
@@ -153,7 +162,7 @@ class _Disks:
 
     def of(self, path: object) -> Disk | None:
         found = f"{path}/"
-        return next((disk for disk in self.all if found.startswith(f"{disk.root}/")), None)
+        return next((disk for disk in self.all if found.startswith(disk.prefix)), None)
 
 
 _DISKS = _Disks()
@@ -182,7 +191,8 @@ class _Watched(sqlite3.Connection):
         if sql == "COMMIT":
             disk.step(f"commit {self.path.name}")
         cursor = run()
-        disk.ran(self.path, _LEVELS.index(self.synchronous))
+        if not self.in_transaction:  # else nothing is in the files yet
+            disk.ran(self.path, _LEVELS.index(self.synchronous))
         return cursor
 
     def close(self) -> None:
@@ -308,6 +318,8 @@ class PoweredSite(Site):
         super().__init__(group, name, role)
         self.steps: list[str] = []
         self.waits: list[int] = []  # how often it had waited for its disk, before each frame
+        self.left = 0  # frames
+        self.lasting: list[object] | None = None  # at each step: what outlives a power cut, and when that was
         self.outage: Outage | None = None
         self.seen = _Seen()
         self.ended = False
@@ -327,9 +339,12 @@ class PoweredSite(Site):
     def moment(self, what: str) -> None:
         """Lose the power here, if this is the step."""
         super().moment(what)
+        self.left += what == "sent"
         if not self.durable or what == "sent":
             return
         self.steps.append(what)
+        if self.lasting is not None:
+            self.lasting.append((self.disk.lasting(), self.left, self.group.clock.now))
         if what == "send":
             self.waits.append(self.disk.waits)
         if len(self.steps) == self.copy_at:
@@ -388,7 +403,7 @@ class PoweredSite(Site):
         assert [label for (label, *_), points in self.seen.noise.items() if len(points) > 1] == []
         root = self.group.folder / f"{self.name}-checked"
         shutil.rmtree(root, ignore_errors=True)
-        self.disk.after(lambda _name: False, root)
+        self.disk.after(lambda _name: False, root, ledger=True)
         try:
             with closing(Ledger.open(StateFolder(root))) as ledger, ledger.writing() as (books, _):
                 found = books.reservations[self.group.world.study.digest().hex(), self.name]

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Set as AbstractSet
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +43,9 @@ runpy.run_module("masquerade", run_name="__main__")
 """
 
 
-def loaded(*words: object) -> set[str]:
-    """The modules that a process of a command has loaded when it ends."""
+@cache
+def loaded(*words: object) -> frozenset[str]:
+    """The modules that a process of a command has loaded when it ends; each command is run once."""
     paths = os.pathsep.join(os.path.abspath(p) for p in sys.path if p)  # noqa: PTH100
     done = subprocess.run(
         [sys.executable, "-c", _RUN, json.dumps(list(map(str, words)))],
@@ -50,7 +53,7 @@ def loaded(*words: object) -> set[str]:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("MODULES "))
-    return set(json.loads(line.removeprefix("MODULES ")))
+    return frozenset(json.loads(line.removeprefix("MODULES ")))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +139,7 @@ def test_no_plugin_of_pydantic_is_loaded(place: Path, tmp_path: Path, program: s
     assert not (tmp_path / "loaded").exists()
 
 
-def _laboratory(modules: set[str]) -> set[str]:
+def _laboratory(modules: AbstractSet[str]) -> set[str]:
     return {name for name in modules if name.split(".")[0] == "masquerade_lab"}
 
 

@@ -6,15 +6,16 @@ import random
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from masquerade_core.errors import Damaged, MasqueradeError, OlderCopy
 from masquerade_core.seat import Release
-from masquerade_core.study import CHARLIE
+from masquerade_core.study import CHARLIE, Study
 from masquerade_host.store.chained_table import damaged, is_damage
 from masquerade_host.store.journal import Entry, SqliteJournal
 from masquerade_host.store.ledger import Ledger
@@ -51,6 +52,12 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@cache
+def the_last() -> Study:
+    """The study whose run is under way; it is read once."""
+    return named("the-last")
+
+
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger whose process was killed in the middle of a run, with a log."""
@@ -60,8 +67,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
         spend(living, named(f"study-{number}"), bytes((number,)) * 16)
         if number == 3:
             living._file.table.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    begun(living, named("the-last"))
-    debits = living.debits_for(named("the-last"), "p1")
+    begun(living, the_last())
+    debits = living.debits_for(the_last(), "p1")
     for label in range(9):
         debits.debit(RUN, [mechanism(f"round {label}", 0.1, 0.0)])
     copy = tmp_path_factory.mktemp("killed") / "ledger"
@@ -98,9 +105,10 @@ def check(error: MasqueradeError | None) -> None:
 
 
 def outcomes(kept: Path, name: str, place: Path, read: Callable[[Path], object]) -> Counter[str]:
-    """Flip bits of one file, each in a fresh copy; count how often it changed nothing or was called damage."""
+    """Flip bits of one file, each in a whole copy; count how often it changed nothing or was called damage."""
     whole, found = read(shutil.copytree(kept, place / "whole")), Counter[str]()
     folder = shutil.copytree(kept, place / "copy")
+    files = {folder / path.relative_to(kept): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
     for flip in flips(folder / name):
         flip()
         try:
@@ -109,9 +117,19 @@ def outcomes(kept: Path, name: str, place: Path, read: Callable[[Path], object])
         except (Damaged, OlderCopy) as error:
             check(error)
             found["damaged"] += 1
-        shutil.rmtree(folder)
-        shutil.copytree(kept, folder)
+        mend(folder, files)
     return found
+
+
+def mend(folder: Path, files: Mapping[Path, bytes]) -> None:
+    """Give a folder these files again, and no others."""
+    for path in folder.rglob("*"):
+        if path not in files and path.is_file():
+            path.unlink()
+    for path, data in files.items():
+        if not path.exists() or path.read_bytes() != data:
+            path.write_bytes(data)
+            path.chmod(0o600)
 
 
 def rows_in(folder: Path) -> object:
@@ -131,7 +149,7 @@ def balance_in(folder: Path) -> object:
 
     It can take debits that were debited ahead: all of the last study, but for the first two.
     """
-    last, covered = named("the-last"), {f"round {label}" for label in range(2, 9)}
+    last, covered = the_last(), {f"round {label}" for label in range(2, 9)}
     with closing(Ledger.open(StateFolder(folder))) as found:
         found.end_attempt(last, "p1", "killed")
         entries = [
