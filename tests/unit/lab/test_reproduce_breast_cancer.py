@@ -111,8 +111,8 @@ def test_a_draw_and_its_mirror_image_are_one_pair_and_halves_have_half_of_the_no
 
 def test_the_numbers_depend_on_the_seed_and_not_on_the_order_of_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """On two folds, and with the epsilons of the panels alone."""
-    of_panels = {name: (getattr(_SMALL, name)[0], _SMALL.epsilons) for name in ("gop", "printed")}
-    monkeypatch.setattr(rajkumar, "FIGURE_2", replace(_SMALL, sets=2, **of_panels))
+    gop, printed = ((name, _SMALL.epsilons) for name, _ in (_SMALL.gop, _SMALL.printed))
+    monkeypatch.setattr(rajkumar, "FIGURE_2", replace(_SMALL, sets=2, gop=gop, printed=printed))
     report = reproduce("rajkumar-2012", "2", draws=2)
 
     def backwards(tasks: Sequence[Task]) -> list[Any]:

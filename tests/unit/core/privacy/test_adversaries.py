@@ -207,7 +207,7 @@ def _case(protocol: str) -> tuple[Study, dict[str, Any], dict[str, Any]]:
         text = text.replace('calibration = "paper"', 'calibration = "proven"').replace("colluders = 0", "colluders = 1")
         study = Study.parse(text, in_memory=True)
         return study, _points(study, 40), {"auxiliary": points_of(study)}
-    rounds = {} if protocol == "dp-whitened" else {"parameters": {"rounds": 2}}
+    rounds: dict[str, Any] = {} if protocol == "dp-whitened" else {"parameters": {"rounds": 2}}
     study = _draft(protocol, calibration="proven", **rounds)
     return study, _points(study), {}
 
