@@ -369,9 +369,9 @@ def test_the_command_says_beforehand_what_is_enough_and_afterwards_what_would_ha
     assert says(words, "half_shows", ...)
     assert [" 0." in said for said in re.findall(pattern("would_have_noticed", ...), words)] == [True]
     monkeypatch.setattr(sweeps, "simulate", _release(0.7))
-    words = " ".join(shell("audit", path, "--runs", 2000).err.split())
-    assert says(words, "are_enough", "2,000")
-    assert "not exceeded: 2,000 runs" in words
+    words = " ".join(shell("audit", path, "--runs", 1200).err.split())
+    assert says(words, "are_enough", "1,200")
+    assert "not exceeded: 1,200 runs" in words
 
 
 def test_the_page_says_how_many_runs_are_enough() -> None:

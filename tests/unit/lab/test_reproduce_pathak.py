@@ -283,8 +283,6 @@ def test_figure_2_reads_the_directory_that_is_named(
     assert asked == [tmp_path]
     assert (report.paper, report.figure, report.settings["draws"]) == ("pathak-2010", "2", 1)
     assert {row.name for row in report.failed} >= {"lambda = 0.001, unit rows: error"}  # these are not Adult's records
-    again = reproduce("pathak-2010", data=tmp_path, draws=1)
-    assert again.rows == report.rows
     assert reproduce("pathak-2010", data=tmp_path, draws=1, seed=1).rows != report.rows
 
     def elsewhere(tasks: Sequence[Task]) -> list[Any]:

@@ -366,10 +366,12 @@ def _findings(path: Path, study: Study) -> object:
 @pytest.mark.parametrize("rule", ["clamp", "refuse"])
 @pytest.mark.parametrize("matching", ["loose", "exact"])
 @pytest.mark.parametrize("missing", ["", "missing = 7.0"])
-@pytest.mark.parametrize("of_label", ['positive = "malignant"', 'classes = ["benign", "malignant"]'])
 def test_scattered_faults_are_the_same_whoever_reads_the_file(
-    rule: str, matching: str, missing: str, of_label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rule: str, matching: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Both kinds of label, and every two of the others with each: three settings at most meet in a cell.
+    odd = (rule == "clamp") ^ (matching == "loose") ^ (not missing)
+    of_label = 'positive = "malignant"' if odd else 'classes = ["benign", "malignant"]'
     text = STUDY.replace("[study]", f'[study]\nout_of_bounds = "{rule}"\nmatching = "{matching}"', 1)
     text = text.replace('positive = "malignant"', of_label).replace("max = 40\n", f"max = 40\n{missing}\n", 1)
     study, path = Study.parse(text), tmp_path / "records.csv"

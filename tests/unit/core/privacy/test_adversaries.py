@@ -6,6 +6,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import nullcontext
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -49,10 +50,11 @@ D = 250
 
 @cache
 def _all_rows() -> tuple[tuple[str, Claim], ...]:
-    found = [(Study.parse(text, in_memory=True), name) for name, text in studies()]
+    """All rows of the examples, and of each protocol with two and with three parties: more add none of another kind."""
+    few = (text for name, text in studies() if not re.search(r"K=(?![23] )", name))
     measured = measuring(held_back_study(3, 4), Model((1.0,) * 4, None))
     more = [held_back_study(3, 4, colluders=1, protocol="dp-whitened"), _summary_study(), measured]
-    every = [*(study for study, _ in found), *more]
+    every = [*(Study.parse(text, in_memory=True) for text in few), *more]
     return tuple((study.study.protocol, row) for study in every for row in statement_of(study))
 
 
@@ -101,11 +103,17 @@ class _Quiet:
         return getattr(self._rng, name)
 
 
+class _SeenEnough(Exception):
+    """Ends a run after its first noisy sum."""
+
+
 class _Watched:
     """Each party's contribution to the first noisy sum, and its total."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, quiet: set[str], chosen: Chosen | None = None) -> None:
-        self.chosen = chosen
+    def __init__(
+        self, patch: pytest.MonkeyPatch, quiet: set[str], chosen: Chosen | None = None, whole: bool = True
+    ) -> None:
+        self.chosen, self.whole = chosen, whole
         self.given: dict[str, list[list[int]]] = defaultdict(list)
         self.totals: list[list[int]] = []
         self.sds: list[float] = []
@@ -140,6 +148,8 @@ class _Watched:
         async def told(sums: Any, *more: Any, **named: Any) -> Any:
             total = await real(sums, *more, **named)
             self.totals.append([int(x) for x in total])
+            if not self.whole and len(total) > 2:
+                raise _SeenEnough
             return self._told(total)
 
         return told
@@ -152,8 +162,8 @@ class _Watched:
         return np.array(next(v for v in vectors if len(v) > 2), dtype=np.float64)
 
 
-def _draft(protocol: str, **more: Any) -> Study:
-    features = [Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(D)]
+def _draft(protocol: str, d: int = D, **more: Any) -> Study:
+    features = [Feature(name=f"x{i}", min=-1.0, max=1.0) for i in range(d)]
     draft = Draft(
         parties=[(f"p{k}", throwaway_key()) for k in range(3)],
         curator_key=throwaway_key(),
@@ -170,7 +180,7 @@ def _draft(protocol: str, **more: Any) -> Study:
 
 
 def _summary_study() -> Study:
-    return _draft("summary")
+    return _draft("summary", 10)  # some 35 counts of each
 
 
 def _points(study: Study, n: int = 600) -> dict[str, Any]:
@@ -197,20 +207,24 @@ def _case(protocol: str) -> tuple[Study, dict[str, Any], dict[str, Any]]:
         text = text.replace('calibration = "paper"', 'calibration = "proven"').replace("colluders = 0", "colluders = 1")
         study = Study.parse(text, in_memory=True)
         return study, _points(study, 40), {"auxiliary": points_of(study)}
-    rounds = {} if protocol == "dp-whitened" else {"parameters": {"rounds": 2}}
+    rounds: dict[str, Any] = {} if protocol == "dp-whitened" else {"parameters": {"rounds": 2}}
     study = _draft(protocol, calibration="proven", **rounds)
     return study, _points(study), {}
 
 
 def _run(
-    case: tuple[Study, dict[str, Any], dict[str, Any]], quiet: set[str], chosen: Chosen | None = None, seed: int = 3
+    case: tuple[Study, dict[str, Any], dict[str, Any]],
+    quiet: set[str],
+    chosen: Chosen | None = None,
+    seed: int = 3,
+    whole: bool = True,
 ) -> _Watched:
     study, data, more = case
-    with pytest.MonkeyPatch.context() as patch:
-        watched = _Watched(patch, quiet, chosen)
+    with pytest.MonkeyPatch.context() as patch, nullcontext() if whole else pytest.raises(_SeenEnough):
+        watched = _Watched(patch, quiet, chosen, whole)
         table = Table(study.names, {who: SimulationRng(seed, who) for who in (*study.names, CHARLIE)})
         found = run_in_memory(entry_of(study), study, data, table=table, **more)
-    assert set(found) == {*study.names, CHARLIE}  # nobody notices
+        assert set(found) == {*study.names, CHARLIE}  # nobody notices
     return watched
 
 
@@ -220,13 +234,13 @@ def test_where_a_party_adds_no_noise_the_others_noise_is_left_as_the_row_says(pr
     case = _case(protocol)
     study, names = case[0], list(case[0].names)
     quiet, colludes, _ = names
-    clean = _run(case, set(names))
+    clean = _run(case, set(names), whole=False)
     left, sd, seed = np.array([]), 0.0, 3
     while len(left) < 300:
-        run = _run(case, {quiet}, seed=seed)
+        run = _run(case, {quiet}, seed=seed, whole=seed == 3)
         whole = run.first(run.totals) - clean.first(clean.totals)
         left = np.append(left, whole - (run.first(run.given[colludes]) - clean.first(clean.given[colludes])))
-        sd, seed = max(run.sds), seed + 1
+        sd, seed = max(sd, *run.sds), seed + 1
 
     def accepted(shares: float) -> bool:
         return bool(1e-6 < stats.chi2(len(left)).cdf(float(left @ left) / (shares * sd**2)) < 1 - 1e-6)
@@ -250,16 +264,16 @@ def _psgd_noise(study: Study) -> SharedNoise:
 
 
 @pytest.mark.parametrize("protocol", ["dp-gd", "psgd", "evaluation"])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_whatever_sum_charlie_makes_all_believe_the_next_one_is_bounded_and_has_the_same_noise(
-    protocol: str, sign: int
-) -> None:
-    """With a party on his side, Charlie can make all others believe any sum. He chooses the point of the next one."""
+def test_whatever_sum_charlie_makes_all_believe_the_next_one_is_bounded_and_has_the_same_noise(protocol: str) -> None:
+    """With a party on his side, Charlie can make all others believe any sum. He chooses the point of the next one.
+
+    The opposite point would be the same test: records of both labels pull along it here.
+    """
     study, data, more = _case(protocol)
     name = study.names[2]
 
     def chosen(length: int) -> tuple[int, ...]:
-        return tuple(sign * (i % 5 - 1) * 2**38 for i in range(length))
+        return tuple((i % 5 - 1) * 2**38 for i in range(length))
 
     def second(quiet: set[str], records: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         watched = _run((study, records, more), quiet, chosen)

@@ -17,26 +17,21 @@ def _delta(epsilon: float, d: int, at: float) -> float:
     """Return the delta at epsilon' = ``at`` of one round, by a quadrature along the shift and across it.
 
     At a distance y from the axis, the ratio of the densities grows along the axis. So the integral begins where the
-    loss is ``at``. The law is the same for both neighbours, so delta(-e) = 1 - exp(-e) + exp(-e) delta(e).
+    loss is ``at``: on a hyperbola, whose foci are the two centres. The law is the same for both neighbours, so
+    delta(-e) = 1 - exp(-e) + exp(-e) delta(e).
     """
     if at < 0:
         return -math.expm1(at) + math.exp(at) * _delta(epsilon, d, -at)
 
     def across(y: float) -> float:
-        def loss(s: float) -> float:
-            return math.hypot(s + epsilon, y) - math.hypot(s, y)  # of a shift backwards
-
-        low, high = -200.0, 200.0
-        if loss(high) <= at:
+        begin = at / 2 * math.sqrt(1 + 4 * y**2 / (epsilon**2 - at**2)) - epsilon / 2
+        if begin > 200:
             return 0.0
-        for _ in range(80):
-            middle = (low + high) / 2
-            low, high = (middle, high) if loss(middle) <= at else (low, middle)
         value, _ = integrate.quad(
             lambda s: math.exp(-math.hypot(s, y)) - math.exp(at - math.hypot(s + epsilon, y)),
-            high,
-            high + 80,
-            points=[high + 1, high + 10],
+            begin,
+            begin + 80,
+            points=[begin + 1, begin + 10],
             limit=100,
             epsabs=1e-15,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
@@ -17,7 +18,9 @@ CHOSEN = {
     name: text
     for name, text in studies()
     if name.endswith(SHAPES) and name.split()[0] not in {"pooled", "individual", "batch"}
+    if " 0: " in name or not name.endswith(SHAPES[-1])
 }
+"""Each shape, and each section with two of them: the largest goes with each protocol's first section alone."""
 SAME = {
     "the party with the fewest records": "one party, the smallest included",
     "one party, not the smallest": "one party, the smallest included",
@@ -40,6 +43,12 @@ def _put(name: str, text: str, holds_at: str) -> Study:
     for key in re.findall(r"without (\w+)", holds_at):
         text = re.sub(rf"^{key} = .*\n", "", text, flags=re.MULTILINE)
     return Study.parse(text, in_memory=True)
+
+
+@cache
+def _after(name: str, holds_at: str) -> tuple[Claim, ...]:
+    """The statement of a chosen study with settings put in. Several rows name the same ones."""
+    return statement_of(_put(name, CHOSEN[name], holds_at))
 
 
 def _proven(text: str, section: str | None) -> str:
@@ -68,7 +77,7 @@ def test_the_setting_that_a_row_names_makes_it_hold(protocol: str) -> None:
                 continue
             settings = dict(SETTING.findall(row.holds_at))
             assert settings, (name, row.view, row.holds_at)
-            after = statement_of(_put(name, text, row.holds_at))
+            after = _after(name, row.holds_at)
             view = SAME.get(row.view, row.view) if "calibration" in settings else row.view
             same = [r for r in after if (r.view, r.unit) == (view, row.unit)]
             same = [r for r in same if r.neighbours == row.neighbours] or same

