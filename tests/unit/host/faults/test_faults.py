@@ -36,7 +36,7 @@ from tests.faulty import (
 )
 
 SEEDS = 144
-"""Schedules in all. tests/extras/test_more_faults.py takes 200 of each protocol, and ``make soak`` takes others."""
+"""Schedules in all. tests/extras/test_more_faults.py takes 100 of each protocol, and ``make soak`` takes others."""
 MOMENTS = int(os.environ.get("FAULT_MOMENTS", "18"))
 """Every so manyth moment is one at which a process dies."""
 
