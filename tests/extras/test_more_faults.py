@@ -7,7 +7,7 @@ import pytest
 from tests.faulty import CHECKS, PLAYS
 
 MORE = 100
-"""Schedules of each protocol. The rarest planted bug of tests/unit/host/faults/test_faults.py shows in one of some 40."""
+"""Schedules of each protocol. The rarest bug that test_faults.py plants shows in one of some 40."""
 _CHUNK = 25
 
 
