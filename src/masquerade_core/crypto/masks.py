@@ -352,8 +352,10 @@ class CheckKey(Secret):
         if not self._layout.machine:
             held = self._layout.signed(self._layout.encode(vector))
             return sum(map(mul, self._u, self._in_integers(held.tolist())))
-        *rows, lift = self._in_digits(self._layout.unsigned(vector))
-        lifted: int = sum(map(mul, self._u, rows))
+        lifted = lift = 0
+        for place, column in enumerate(self._in_digits(self._layout.unsigned(vector))):
+            lifted += sum(map(mul, self._u, column)) << (32 * place)
+            lift += column[-1] << (32 * place)
         return lifted - lift * sum(self._u) % self._layout.prime
 
     def _in_integers(self, numbers: list[int]) -> list[int]:
@@ -362,12 +364,15 @@ class CheckKey(Secret):
         rows = (numbers[_ROW * a : _ROW * (a + 1)] for a in range(len(self._u)))
         return [sum(starmap(mul, zip(v, row, strict=False))) for row in rows]
 
-    def _in_digits(self, x: NDArray[Any]) -> list[int]:
-        """Return the inner sum <x, v> modulo p of each row, and of a row of zeros; all are larger by the last number.
+    def _in_digits(self, x: NDArray[Any]) -> list[list[int]]:
+        """Return the inner sum <x, v> modulo p of each row, and at last that of a row of zeros, in four columns.
 
-        So all of them have one length. A coordinate is cut in digits of 16 bits, once half a word was added: then it is
-        not negative. Its digits are multiplied with those of v, as floats. A sum of at most 4 * 512 products of a digit
-        and a number of :meth:`_digits_of_v` is less than 2^44: floats hold it exactly, whatever the order of its parts.
+        A column has a number of 64 bits for each row. A number of column i counts 2^(32 i) times. All inner sums are
+        larger than they should be, by that of the row of zeros.
+
+        A coordinate is cut in digits of 16 bits, once half a word was added: then it is not negative. Its digits are
+        multiplied with those of v, as floats. A sum of at most 4 * 512 products of a digit and a number of
+        :meth:`_digits_of_v` is less than 2^44: floats hold it exactly, whatever the order of its parts.
         """
         if self._matrix is None:
             self._matrix = self._digits_of_v()
@@ -384,10 +389,8 @@ class CheckKey(Secret):
             np.matmul(digits[:due].astype(np.float64), self._matrix, out=sums[a : a + due])
         limbs = sums.astype(np.uint64)
         pairs = limbs[:, ::2] + (limbs[:, 1::2] << np.uint64(16))  # less than 2^61
-        pairs[:, -1] += np.uint64(1 << 63)
-        # Every second one of the pairs stands beside the next, without an overlap, as one integer.
-        whole = _integers(pairs[:, [0, 2, 1, 3]].astype("<u8").tobytes(), 16)
-        return [even + (odd << 32) for even, odd in zip(whole[::2], whole[1::2], strict=True)]
+        columns: list[list[int]] = (pairs + np.uint64(1 << 63)).T.tolist()
+        return columns
 
     def _digits_of_v(self) -> NDArray[np.float64]:
         """Return what each digit of a row adds to each of the 8 digits of its inner sum, modulo p = 2^127 - 1.

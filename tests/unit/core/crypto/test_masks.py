@@ -237,9 +237,11 @@ def test_inner_sums_of_digits_are_exact_at_their_largest(bound: int) -> None:
     key._raw = b"\xff" * len(key._raw)
     width = len(key._raw) // 512
     largest = (1 << layout.bits - 1) - 1
-    *rows, lift = key._in_digits(layout.unsigned([largest] * 512))
-    assert (rows[0] - lift - 512 * largest * (2 ** (8 * width) - 1)) % layout.prime == 0
-    assert len({number.bit_length() for number in (*rows, lift)}) == 1
+    columns = key._in_digits(layout.unsigned([largest] * 512))
+    inner = zip(*columns, strict=True)
+    row, lift = (sum(number << (32 * place) for place, number in enumerate(each)) for each in inner)
+    assert (row - lift - 512 * largest * (2 ** (8 * width) - 1)) % layout.prime == 0
+    assert {number.bit_length() for column in columns for number in column} == {64}
     assert key._matrix is not None
     assert (key._matrix.sum(axis=0) * 0xFFFF).max() < 2**53
 
