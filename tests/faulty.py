@@ -54,7 +54,6 @@ DEADLINE = 60.0
 OUTAGES = ("cut", "tail", "still")
 """The kinds of faults in which nothing moves for a while."""
 NUMBERED = ("roster", "message", "sealed", "closed")
-_BEFORE = ("commit", "debit", "send")  # moments before something
 _DETECTION = 3.0  # seconds until an end notices, at most, that its connection is gone
 _BEFORE_NEXT = 0.25  # seconds between that and the next connection, at least
 _LONGEST = 0.8 * DEADLINE  # of an outage after which a run must go on
@@ -533,8 +532,6 @@ class Site:
         self.journal = FaultyJournal(self.moment)
         self.rolls_back = 0
         self.moments = 0
-        self.deaths: list[int] = []  # the moments of which each leaves something else to whoever is started again
-        self._turned_at = -math.inf
         self.kill_at = -1
         self.dies_until: float | None = None
         self.slow = 0.0  # seconds of work for whatever follows from what came
@@ -550,10 +547,6 @@ class Site:
     def moment(self, what: str) -> None:
         """Die here, if it is time."""
         self.moments += 1
-        # What comes before something else in one turn comes after the last thing: whoever dies then leaves the same.
-        if what not in _BEFORE or self._turned_at != self.group.clock.now:
-            self.deaths.append(self.moments)
-        self._turned_at = self.group.clock.now
         if self.moments == self.kill_at:
             self.dies_until = self.group.clock.now + 3.0
         if self.dies_until is not None:
@@ -781,7 +774,6 @@ class Expected:
     debited: Mapping[str, list[str]]
     costs: Mapping[str, Mapping[bytes, frozenset[str]]]
     moments: Mapping[str, int]
-    deaths: Mapping[str, Sequence[int]]
 
 
 @cache
@@ -799,7 +791,6 @@ def without_faults(name: str) -> Expected:
         {party: site.debited for party, site in parties.items()},
         {party: site.costs for party, site in parties.items()},
         {name: site.moments for name, site in group.sites.items()},
-        {name: site.deaths for name, site in group.sites.items()},
     )
 
 

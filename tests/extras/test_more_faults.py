@@ -6,7 +6,7 @@ import pytest
 
 from tests.faulty import CHECKS, PLAYS
 
-MORE = 100
+MORE = 150
 """Schedules of each protocol. The rarest bug that test_faults.py plants shows in one of some 40."""
 _CHUNK = 25
 

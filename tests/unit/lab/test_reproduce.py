@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from masquerade.datasets import deal, random_split, unit_ball
 from masquerade_core.errors import BadInput
@@ -48,11 +49,15 @@ def _float_rho(
 
     That ``draw_rho`` has this law in each round has a test of its own.
     """
-    rng = np.random.default_rng(int.from_bytes(SimulationRng(seed, "rho in floats").bytes(8), "big"))
+    rng, shape = SimulationRng(seed, "rho in floats"), (rounds, parties[-1], draws)
+
+    def uniform(*size: int) -> _Array:
+        return (np.frombuffer(rng.bytes(8 * math.prod(size)), "<u8").reshape(size) + 0.5) / 2**64
+
     beta = np.array([float(schedule.beta(t)) for t in range(rounds)])
-    direction = rng.normal(size=(rounds, parties[-1], draws, d))
+    direction = special.ndtri(uniform(*shape, d))
     direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
-    rho = direction * rng.gamma(d, size=(rounds, parties[-1], draws, 1)) / beta[:, None, None, None]
+    rho = direction * special.gammaincinv(d, uniform(*shape, 1)) / beta[:, None, None, None]
     return np.asarray(rho.cumsum(axis=1)[:, [K - 1 for K in parties]])
 
 
@@ -206,6 +211,9 @@ def _check_rho(rho: _Array) -> None:
     assert rho[:, 2].var() / rho[:, 0].var() == pytest.approx(4, rel=0.15)
     later = (rho[:, 1] - rho[:, 0]).ravel()
     assert abs(np.corrcoef(rho[:, 0].ravel(), later)[0, 1]) < 0.06
+    # And so are rounds, and draws.
+    assert abs(np.corrcoef(rho[1:, 0].ravel(), rho[:-1, 0].ravel())[0, 1]) < 0.07
+    assert abs(np.corrcoef(rho[:, 0, 1:].ravel(), rho[:, 0, :-1].ravel())[0, 1]) < 0.07
 
 
 def test_local_aggregation_adds_the_smallest_partys_noise_to_the_average() -> None:

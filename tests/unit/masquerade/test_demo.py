@@ -140,14 +140,14 @@ def test_in_the_default_demo_joining_helps_as_was_forecast_and_the_privacy_targe
 
 
 @pytest.mark.usefixtures("_tuned_once")
-@pytest.mark.parametrize(("colluders", "runs", "most"), [(0, 6, 0.055), (1, 20, 0.06)])
+@pytest.mark.parametrize(("colluders", "runs", "most"), [(0, 9, 0.0565), (1, 20, 0.06)])
 def test_the_default_protocol_is_good_on_real_records_and_its_privacy_target_is_proved(
     colluders: int, runs: int, most: float, tmp_path: Path
 ) -> None:
     """20 runs err in 6 % on average at most. The more frequent answer errs in 26 %.
 
-    One run errs in 3.9 %, with a standard deviation of 1.1 %. So 6 runs with the lower limit tell an error of 6.5 % as
-    surely as 20 runs with the other one, and a good protocol passes by four standard deviations of their mean.
+    One run errs in 3.9 %, with a standard deviation of 1.1 %. So 9 runs with the lower limit tell an error of 6.5 % as
+    surely as 20 runs with the other one, and a good protocol passes by 4.7 standard deviations of their mean.
     """
     cohort = breast_cancer(5)
     plan = prepare(cohort, epsilon=1.0, protocol=DEFAULT_PROTOCOL, directory=tmp_path / "d")

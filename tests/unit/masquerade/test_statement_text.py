@@ -36,8 +36,8 @@ TEXTS = dict(studies())
 FIRST = {name.split(":")[0]: name for name in reversed(TEXTS)}
 """One study of each protocol and calibration."""
 
-SMALLEST = [name for name in TEXTS if name in FIRST.values() or ": K=2 d=3 t=0" in name]
-"""The first study of each protocol, calibration and section, with two labels and, where there are, with classes."""
+SMALLEST = [name for name in TEXTS if name in FIRST.values() or re.search(r": K=(2 d=3 t=0|3 d=10 t=1)", name)]
+"""Of each protocol, calibration and section the first study, and one with colluders; with classes where there are."""
 
 GAUSSIAN = (
     "dp-gd proven",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -126,51 +122,17 @@ LARGE = "".join(f"[a{i}.b.c.d]\n" for i in range(150_000))  # 2.5 MB, and some 5
 SLOW = "a = [" + "{b=1}," * 400_000 + "]\n"
 
 
-class _Forked:
-    """The process that reads, as a child of this one: it need not load its modules, which takes most of its time."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        (asked, tell), (hear, told) = os.pipe(), os.pipe()
-        if (pid := os.fork()) == 0:
-            code = 1
-            try:
-                os.dup2(asked, 0)
-                os.dup2(told, 1)
-                os.closerange(3, 256)
-                gc.freeze()  # else a search for garbage copies all that the tests have left
-                sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  it lives as long as the process
-                reading._main()
-                code = 0
-            finally:
-                os._exit(code)
-        os.close(asked)
-        os.close(told)
-        self.pid, self.stdin, self.stdout = pid, os.fdopen(tell, "wb"), os.fdopen(hear, "rb")
-        self._code: int | None = None
-
-    def kill(self) -> None:
-        if self._code is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self, timeout: float | None = None) -> int:
-        if self._code is None:
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self._code
-
-
 @pytest.mark.parametrize(
-    ("limits", "text", "words", "process"),
+    ("limits", "text", "words"),
     [
-        ({"_MEMORY": 32 << 20}, LARGE, "32 MB of memory", subprocess.Popen),
-        ({"_QUICK": 0, "_SLOW": 0}, SLOW, "processor time", subprocess.Popen),
-        ({"_WALL": 0.0}, SLOW, "more than 0 seconds", _Forked),
+        ({"_MEMORY": 32 << 20}, LARGE, "32 MB of memory"),
+        ({"_QUICK": 0, "_SLOW": 0}, SLOW, "processor time"),
+        ({"_WALL": 0.0}, SLOW, "more than 0 seconds"),
     ],
 )
 def test_a_file_that_takes_too_much_costs_itself_alone(
-    site: Site, monkeypatch: pytest.MonkeyPatch, limits: dict[str, float], text: str, words: str, process: type
+    site: Site, monkeypatch: pytest.MonkeyPatch, limits: dict[str, float], text: str, words: str
 ) -> None:
-    """Where nothing counts but that no answer comes in time, the process need not be started anew."""
-    monkeypatch.setattr(subprocess, "Popen", process)
     site.budget().close()
     site.approve()
     bad = site.path.with_name("bad.toml")

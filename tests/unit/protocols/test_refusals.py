@@ -7,6 +7,7 @@ Charlie sees must be equal in sender, recipient, type, length and order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -173,7 +174,7 @@ def _run(study: Study, folder: Path, first: str, others: str = USUAL, many: int 
     """Run it with p1's first record as given; ``before`` counts the frames up to the last party's first release."""
     entry = entry_of(study)
     read = {
-        name: _read(study.to_toml(), folder, first if n == many else others, n)
+        name: deepcopy(_read(study.to_toml(), folder, first if n == many else others, n))
         for name, n in zip(study.names, (FEW, many, FEW), strict=True)
     }
     table = Table(study.names)
@@ -197,25 +198,23 @@ def _is_finite(end: Any) -> bool:
 EXTREME = "of the other class, out of bounds"
 """Of :data:`RECORDS`: it changes the label, and a coordinate the most."""
 
-READS = {
-    **{protocol: name for name, (protocol, *_) in STUDIES.items()},
-    **{protocol: name for name, (protocol, *_, more) in STUDIES.items() if more == "masks"},
-}
-"""One study of each protocol. Nothing but the protocol decides how a record is read, and what is then refused."""
+READS = {tuple(what): name for name, (*what, how) in STUDIES.items() if how in {"", "masks"}}
+"""One study of each protocol, calibration and section, under masks where there is one."""
+PLAIN = ("of the other class", "out of bounds", EXTREME)
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_what_is_sent_does_not_depend_on_a_record(name: str, tmp_path: Path) -> None:
     """All other records are alike and of one class, which no protocol refuses either.
 
-    Every kind of record is in one study of each protocol. How it makes sums, and what else it does, meets the extreme
-    one, which is of two kinds at once.
+    Every kind of record is in one study of each protocol, calibration and section. How sums are made, and what else a
+    run does, meets three of them.
     """
     study, many = _made(name), MANY if name in COUNTED else SOME
     usual = _run(study, tmp_path, USUAL, many=many)
     assert usual.before > 0
     assert _is_finite(usual.end), usual.end
-    for kind in set(RECORDS) - {EXTREME} if name in READS.values() else {EXTREME}:
+    for kind in RECORDS if name in READS.values() else PLAIN:
         other = _run(study, tmp_path, RECORDS[kind], many=many)
         assert other.passed == usual.passed, kind
         assert _is_finite(other.end), (kind, other.end)

@@ -9,13 +9,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
-from tests.commands import Commands
 
 IN_MEMORY = """
 import masquerade
@@ -51,40 +49,14 @@ def _run(there: Path, *command: str, code: int = 0) -> subprocess.CompletedProce
     return ended
 
 
-Masquerade = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="module")
-def masquerade() -> Iterator[Masquerade]:
-    """Run a command in a folder, with the toy installed if it is there."""
-    commands = Commands()
-
-    def run(there: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        ended = commands.run(there, arguments, [there / "site"], seconds=500)
-        assert ended.returncode == code, ended.stderr
-        return ended
-
-    yield run
-    commands.close()
+def _masquerade(there: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    return _run(there, "-m", "masquerade", *arguments, code=code)
 
 
 @pytest.fixture(scope="module")
 def demo(there: Path) -> dict[str, object]:
-    """The demo of the toy protocol: Charlie and two parties as processes."""
-    ended = _run(
-        there,
-        "-m",
-        "masquerade",
-        "demo",
-        "--protocol",
-        "toy-means",
-        "--parties",
-        "2",
-        "--out",
-        "demo",
-        "--format",
-        "json",
-    )
+    """The demo of the toy protocol: Charlie and three parties as processes."""
+    ended = _masquerade(there, "demo", "--protocol", "toy-means", "--parties", "3", "--out", "demo", "--format", "json")
     data: dict[str, object] = json.loads(ended.stdout)["data"]
     return data
 
@@ -92,7 +64,7 @@ def demo(there: Path) -> dict[str, object]:
 def test_the_demo_runs_it_between_processes_and_compares(there: Path, demo: dict[str, object]) -> None:
     result = json.loads((there / "demo" / "charlie" / "result.json").read_text(encoding="utf-8"))
     assert result["protocol"] == "toy-means"
-    assert result["parties"] == 2
+    assert result["parties"] == 3
     assert [stage["name"] for stage in result["stages"]][-2:] == ["keys", "sum"]
     assert [row["view"] for row in result["statement"]][:3] == ["released model", "Charlie", "one party"]
     assert "the exact mean" in json.dumps(demo)
@@ -103,28 +75,28 @@ def test_it_runs_in_memory(there: Path, demo: dict[str, object]) -> None:
     assert _run(there, "-c", IN_MEMORY).stdout.split(maxsplit=2) == ["toy-means", "True", "the exact mean\n"]
 
 
-def test_a_study_of_it_is_written_checked_shown_and_stated(there: Path, masquerade: Masquerade) -> None:
+def test_a_study_of_it_is_written_checked_shown_and_stated(there: Path) -> None:
     keys = ("--throwaway-keys", "--party", "north", "--party", "south")
-    masquerade(there, "study", "new", "--protocol", "toy-means", "--output", "new.toml", *keys)
+    _masquerade(there, "study", "new", "--protocol", "toy-means", "--output", "new.toml", *keys)
     assert 'protocol = "toy-means"' in (there / "new.toml").read_text(encoding="utf-8")
-    masquerade(there, "study", "check", "new.toml")
-    assert "the sum of your records" in " ".join(masquerade(there, "study", "show", "new.toml").stderr.split())
-    stated = json.loads(masquerade(there, "statement", "new.toml", "--format", "json").stdout)
+    _masquerade(there, "study", "check", "new.toml")
+    assert "the sum of your records" in " ".join(_masquerade(there, "study", "show", "new.toml").stderr.split())
+    stated = json.loads(_masquerade(there, "statement", "new.toml", "--format", "json").stdout)
     assert "one Gaussian release" in json.dumps(stated)
 
 
-def test_the_doctor_prices_it(there: Path, masquerade: Masquerade) -> None:
+def test_the_doctor_prices_it(there: Path) -> None:
     keys = ("--throwaway-keys", "--party", "north", "--party", "south", "--address", "tcp://127.0.0.1:9")
-    masquerade(there, "study", "new", "--protocol", "toy-means", "--output", "doctor.toml", *keys)
-    found = json.loads(masquerade(there, "doctor", "doctor.toml", "--format", "json").stdout)
+    _masquerade(there, "study", "new", "--protocol", "toy-means", "--output", "doctor.toml", *keys)
+    found = json.loads(_masquerade(there, "doctor", "doctor.toml", "--format", "json").stdout)
     checks = {check["name"]: check for check in found["data"]["checks"]}
     assert checks["study"]["message"].startswith("toy-means, 2 parties")
     assert "exponentiation" in checks["arithmetic"]["message"]
 
 
-def test_without_the_registration_nobody_knows_it(tmp_path: Path, masquerade: Masquerade) -> None:
+def test_without_the_registration_nobody_knows_it(there: Path, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
-    said = masquerade(
+    said = _masquerade(
         tmp_path,
         "study",
         "new",

@@ -190,7 +190,7 @@ def test_the_counts_carry_the_noise_that_the_curve_asks_for(
         return judged(*args)
 
     monkeypatch.setattr(block, "_judged", watched)
-    for i in range(20):  # 900 counts: of as many with a third more noise, one set in 10^9 would pass
+    for i in range(25):  # 1,125 counts: half as much variance again would pass once in a million
         evaluate_in_the_clear(study, MODEL, held, {name: SimulationRng(i, name) for name in study.names})
     noise: list[float] = []
     for _, _, bins, _, sums, _ in opened[:: study.K]:
@@ -198,7 +198,7 @@ def test_the_counts_carry_the_noise_that_the_curve_asks_for(
         noise += list((np.array(sums) - true) / COUNT_UNITS)
     expected = _sd(epsilon, 1e-6) * math.sqrt(3 / (3 - colluders))
     law, squares = stats.chi2(len(noise)), float(np.square(noise).sum()) / expected**2
-    assert len(noise) == 20 * (2 * MOST_BINS + 1)
+    assert len(noise) == 25 * (2 * MOST_BINS + 1)
     assert 1e-6 < law.cdf(squares) < 1 - 1e-6
     for wrong in (0.7, 1.3):
         assert not 1e-6 < law.cdf(squares / wrong**2) < 1 - 1e-6

@@ -23,6 +23,9 @@ def _delta(epsilon: float, d: int, at: float) -> float:
     if at < 0:
         return -math.expm1(at) + math.exp(at) * _delta(epsilon, d, -at)
 
+    if at >= epsilon:
+        return 0.0
+
     def across(y: float) -> float:
         begin = at / 2 * math.sqrt(1 + 4 * y**2 / (epsilon**2 - at**2)) - epsilon / 2
         if begin > 200:

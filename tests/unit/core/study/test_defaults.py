@@ -17,7 +17,7 @@ from masquerade_core.study import AuxiliaryFile, Feature, Label, Study
 from masquerade_protocols import BASELINES, MEASUREMENTS, PROTOCOLS, Protocol, entry_named, entry_of, statement_of
 
 EVERY = {**PROTOCOLS, **MEASUREMENTS, **BASELINES}
-SIZES = ((2, 3), (2, 100), (3, 10), (5, 3), (20, 10), (20, 100))
+SIZES = ((2, 3), (2, 100), (3, 10), (5, 3), (5, 100), (20, 10), (20, 100))
 """Each K and each d, with both ends of both. K gives a statement its views, and d enters the noise alone."""
 CASES = [(name, K, d) for name in EVERY for K, d in SIZES]
 

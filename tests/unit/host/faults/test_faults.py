@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -36,8 +37,8 @@ from tests.faulty import (
 )
 
 SEEDS = 144
-"""Schedules in all. tests/extras/test_more_faults.py takes 100 of each protocol, and ``make soak`` takes others."""
-MOMENTS = int(os.environ.get("FAULT_MOMENTS", "18"))
+"""Schedules in all. tests/extras/test_more_faults.py takes 150 of each protocol, and ``make soak`` takes others."""
+MOMENTS = int(os.environ.get("FAULT_MOMENTS", "12"))
 """Every so manyth moment is one at which a process dies."""
 
 
@@ -64,18 +65,11 @@ def test_a_run_with_faults_ends_with_the_model_of_a_run_without(name: str) -> No
 def test_a_process_that_dies_at_any_moment_goes_on_byte_for_byte_with_its_debits(name: str, place: int) -> None:
     """Each moment of ``dp-gd`` is tried: before and after each commit, debit and frame that leaves.
 
-    The last two parties do the same, so each of them dies at every other moment. Of the other protocols CI has time for
-    some; ``FAULT_MOMENTS=1`` tries each.
+    Of the other protocols CI has time for some; ``FAULT_MOMENTS=1`` tries each.
     """
-    expected = without_faults(name)
-    who, moments = list(expected.deaths.items())[place]
-    assert len(moments) > 14
-    if name == "dp-gd" and who in ("p1", "p2"):
-        assert len(moments) == len(expected.deaths["p1"])
-        moments = moments[who == "p2" :: 2]
-    elif name != "dp-gd":
-        moments = moments[::MOMENTS]
-    for moment in moments:
+    who, moments = list(without_faults(name).moments.items())[place]
+    assert moments > 15
+    for moment in range(1, moments + 1, 1 if name == "dp-gd" else MOMENTS):
         check_kill_at(name, who, moment)
 
 
@@ -84,7 +78,7 @@ def test_a_process_that_dies_at_any_moment_goes_on_byte_for_byte_with_its_debits
 def test_a_party_whose_journal_is_an_older_copy_signs_nothing_twice_and_accuses_nobody(who: str, commits: int) -> None:
     """:meth:`Group.run` checks that no number of a frame has two contents; it draws other numbers the second time."""
     ended = 0
-    for moment in without_faults("dp-gd").deaths[who][1::3]:
+    for moment in range(1, without_faults("dp-gd").moments[who] + 1, 3):
         errors = check_kill_at("dp-gd", who, moment, commits).errors
         assert {type(error) for error in errors.values()} <= {RunFailed, StateCopied, DeadlinePassed}, (moment, errors)
         ended += bool(errors)
@@ -104,22 +98,11 @@ def test_where_the_outage_is_too_long_everybody_ends_and_nobody_is_accused(name:
     assert ended  # else no outage was too long
 
 
-_LONG = 0.8 * DEADLINE
-
-
-@pytest.mark.parametrize(
-    ("kind", "whom", "seconds"),  # every two of the three have met
-    [
-        (kind, whom, (5.0, 30.0, _LONG)[(i + j) % 3])
-        for i, kind in enumerate(OUTAGES)
-        for j, whom in enumerate([("p0",), ("p1", "p2"), ("p0", "p1", "p2")])
-    ],
-)
-def test_a_partition_that_is_shorter_than_the_deadline_ends_nothing(
-    kind: str, whom: tuple[str, ...], seconds: float
-) -> None:
+@pytest.mark.parametrize("whom", [("p0",), ("p1", "p2"), ("p0", "p1", "p2")])
+@pytest.mark.parametrize("kind", OUTAGES)
+def test_a_partition_that_is_shorter_than_the_deadline_ends_nothing(kind: str, whom: tuple[str, ...]) -> None:
     expected = without_faults("dp-gd")
-    for after in range(0, expected.frames, 7):
+    for after, seconds in zip(range(0, expected.frames, 7), cycle((5.0, 30.0, 0.8 * DEADLINE)), strict=False):
         group = Group(play("dp-gd"), after, [Fault(after, kind, whom, seconds)])
         group.run()
         assert not group.errors, (after, {who: str(error) for who, error in group.errors.items()})
@@ -268,32 +251,35 @@ def _is_answered_by_a_late_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartySession, "_reopen", still_heard)
 
 
-def _found(check: Callable[[str, int], Group], name: str) -> bool:
-    for seed in range(200):
+def _found(*, ends: bool) -> bool:
+    """Say whether the schedules above find it, or those with outages of any length."""
+    for seed in range(200 if ends else SEEDS):
+        kind = "ends" if ends else "kills" if seed % 2 else "network"
         try:
-            check(name, seed)
+            CHECKS[kind]("dp-gd" if ends else PLAYS[seed % len(PLAYS)], seed)
         except (AssertionError, ProtocolViolation):
             return True
     return False
 
 
 @pytest.mark.parametrize(
-    ("plant", "check"),
+    ("plant", "ends"),
     [
-        (_delivers_twice, "network"),
-        (_ignores_the_order, "network"),
-        (_forgets_what_was_lost, "network"),
-        (_trusts_a_late_beat, "network"),
-        (_is_answered_by_a_late_beat, "network"),
-        (_draws_anew, "kills"),
-        (_acknowledges_before_it_commits, "kills"),
-        (_waits_for_ever, "ends"),
+        (_delivers_twice, False),
+        (_ignores_the_order, False),
+        (_forgets_what_was_lost, False),
+        (_trusts_a_late_beat, False),
+        (_is_answered_by_a_late_beat, False),
+        (_draws_anew, False),
+        (_acknowledges_before_it_commits, False),
+        (_waits_for_ever, True),
     ],
 )
-def test_a_planted_bug_is_found(plant: Any, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_faults("dp-gd")
+def test_a_planted_bug_is_found(plant: Any, monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> None:
+    for name in PLAYS:
+        without_faults(name)
     plant(monkeypatch)
-    assert _found(CHECKS[check], "dp-gd")
+    assert _found(ends=ends)
 
 
 def test_a_debit_after_the_frame_is_found_in_any_run(monkeypatch: pytest.MonkeyPatch) -> None:

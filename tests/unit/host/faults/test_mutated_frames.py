@@ -15,7 +15,7 @@ from masquerade_host.session.party import PartySession
 from masquerade_protocols.registry import MEASUREMENTS, PROTOCOLS
 from tests.mutated_frames import PLAYS, Case, cases, play_case, play_of
 
-SAMPLE, CHUNK = 252, 42  # each participant of each protocol has three turns
+SAMPLE, CHUNK = 420, 42  # each participant of each protocol has five turns
 
 
 @pytest.mark.parametrize("first", range(0, SAMPLE, CHUNK))
@@ -62,7 +62,7 @@ def test_every_protocol_and_every_role_has_its_turn() -> None:
     assert played == {name for entries in (PROTOCOLS, MEASUREMENTS) for name in entries}
     turns = Counter((case.play, case.guilty) for case in cases(SAMPLE))
     assert turns.keys() == {(name, who) for name in PLAYS for who in (*play_of(name).world.study.names, "charlie")}
-    assert set(turns.values()) == {3}
+    assert set(turns.values()) == {5}
 
 
 def _goes_wrong(what: str) -> bool:

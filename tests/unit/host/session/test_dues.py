@@ -181,9 +181,9 @@ def test_whoever_beats_and_withholds_what_is_due_holds_nobody_for_long(
 
 
 def patient(name: str) -> Group:
-    """Return a group that mostly waits: a second, and a frame's way, are short beside its deadline of a minute."""
+    """Return a group that mostly waits: a second is short beside its deadline of a minute."""
     group = Group(play(name))
-    group.network.tick, group.network.delay = 1.0, 0.0
+    group.network.tick = 1.0
     return group
 
 

@@ -155,7 +155,7 @@ def test_the_ledger_keeps_the_numbers_that_a_role_adds_to_exact_sums(
 
 
 SCHEDULES = (1, 6, 8, 10, 11, 20)
-"""All three of the first two dozen that show the planted bug, and three more: by each method some have a result."""
+"""All three of the first two dozen that show the planted bug, and three more."""
 
 
 def _schedules(method: str, seeds: Sequence[int]) -> list[faulty.Group]:
@@ -173,7 +173,7 @@ def _schedules(method: str, seeds: Sequence[int]) -> list[faulty.Group]:
 
 @METHODS
 def test_whatever_the_network_does_every_attempt_opens_the_same(method: str, opened: set[tuple[str, int]]) -> None:
-    groups = _schedules(method, SCHEDULES)
+    groups = _schedules(method, range(12))
     assert opened == _both(groups[0].play.world.study)
     ends = {bool(group.errors) for group in groups}
     assert ends == {True, False}  # some came to their end, and some did not

@@ -199,27 +199,11 @@ def test_charlie_cannot_publish_another_share_of_a_party(monkeypatch: pytest.Mon
 # --- Private in form -------------------------------------------------------------------------------
 
 
-ASSIGNMENTS = (
-    (10, 11, 300, 4000),
-    (10, 11, 4000, 300),
-    (11, 10, 300, 4000),
-    (11, 10, 4000, 300),
-    (11, 300, 10, 4000),
-    (300, 4000, 11, 10),
-    (4000, 300, 10, 11),
-    (300, 11, 4000, 10),
-)
-
-
 def test_what_charlie_relays_has_the_same_form_for_every_assignment_of_sizes() -> None:
-    """One assignment for each way in which the three matches can end; at each party, each size is in one of them."""
     study = make_study(4, 3)
-    ends = {(a < b, c < d, min(a, b) < min(c, d)) for a, b, c, d in ASSIGNMENTS}
-    assert len(ends) == 8
-    assert {len(set(sizes)) for sizes in zip(*ASSIGNMENTS, strict=True)} == {4}
     forms = {
         tuple(run(study, make_data(study, sizes, seed=sum(i * s for i, s in enumerate(sizes)))).table.passed)
-        for sizes in [*ASSIGNMENTS, (10, 10, 10, 10), (50, 50, 70, 70)]
+        for sizes in [*itertools.permutations((10, 11, 300, 4000)), (10, 10, 10, 10), (50, 50, 70, 70)]
     }
     assert len(forms) == 1
 
@@ -440,7 +424,7 @@ def test_a_seeded_simulation_repeats_itself() -> None:
 # --- The noise is the noise ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("noise", "runs", "d"), [("laplace", 10, 615), ("l2", 4, 615)])
+@pytest.mark.parametrize(("noise", "runs", "d"), [("laplace", 10, 615), ("l2", 6, 615)])
 def test_the_opened_noise_has_the_law_of_the_smallest_party(
     noise: str, runs: int, d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
