@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -448,6 +449,32 @@ def older(tmp_path: Path) -> tuple[Ledger, Path]:
     for path in (tmp_path / "copy").glob("ledger.sqlite*"):
         shutil.copy(path, tmp_path / "state" / path.name)
     return Ledger.open(StateFolder(tmp_path / "state")), tmp_path / "state"
+
+
+def test_nobody_writes_between_a_commit_and_its_lines_in_the_second_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first file is free then. Who wrote lines in between would lose them to the lines of that commit."""
+    ledger, folder = budget(tmp_path / "state"), StateFolder(tmp_path / "state")
+
+    def reserve_two() -> None:  # one line that is missing is made up for
+        reserved(reserved(Ledger.open(folder), named("second")), named("third"))
+
+    other = Thread(target=reserve_two)
+    mirror = ledger._file._mirror
+
+    def late(*, awaited: bool = False) -> None:
+        other.start()
+        other.join(0.5)
+        mirror(awaited=awaited)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._file, "_mirror", late)
+        reserved(ledger, named("first"))
+    other.join()
+    history = Ledger.open(folder).history()
+    assert [entry.fields["name"] for entry in history if entry.kind == "reserved"] == ["first", "second", "third"]
+    assert len(folder.ledger_lines.read_bytes().splitlines()) == len(history)
 
 
 def test_a_ledger_that_was_put_back_to_an_older_copy_is_refused(tmp_path: Path) -> None:
