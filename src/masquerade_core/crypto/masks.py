@@ -367,8 +367,9 @@ class CheckKey(Secret):
     def _in_digits(self, x: NDArray[Any]) -> list[list[int]]:
         """Return the inner sum <x, v> modulo p of each row, and at last that of a row of zeros, in four columns.
 
-        A column has a number of 64 bits for each row. A number of column i counts 2^(32 i) times. All inner sums are
-        larger than they should be, by that of the row of zeros.
+        A column has a number for each row, and a number of column i counts 2^(32 i) times. All inner sums are larger
+        than they should be, by that of the row of zeros: so every number has 64 bits, whatever the vector, and what
+        follows takes the same time.
 
         A coordinate is cut in digits of 16 bits, once half a word was added: then it is not negative. Its digits are
         multiplied with those of v, as floats. A sum of at most 4 * 512 products of a digit and a number of
