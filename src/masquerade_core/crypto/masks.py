@@ -198,8 +198,8 @@ class Words:
         return np.array([v % modulus for v in as_integers(vector)], dtype=np.uint64 if self.machine else object)
 
     def read(self, raw: bytes) -> NDArray[Any]:
-        """Return words from their bytes, whose number the caller has checked."""
-        return self.cut(self._apart(raw + bytes(_SPARE), 0, len(raw) // self.size).copy())
+        """Return words, each right modulo the word, from their bytes, whose number the caller has checked."""
+        return self._apart(raw + bytes(_SPARE), 0, len(raw) // self.size).copy()
 
     def _apart(self, raw: bytes, start: int, count: int) -> NDArray[Any]:
         """Return so many words from bytes, of which ``_SPARE`` more follow: each is right modulo the word.
@@ -224,7 +224,7 @@ class Words:
         return kept.tobytes()
 
     def add(self, vectors: Iterable[NDArray[Any]]) -> NDArray[Any]:
-        """Add vectors of words, each coordinate modulo the word."""
+        """Add vectors of words, each right modulo the word; the sum is reduced."""
         first, *others = vectors
         total = first.copy()
         for words in others:
@@ -267,11 +267,11 @@ class Words:
         return b"".join(written), (check % self.prime).to_bytes(self.check_bytes, "little")
 
     def signed(self, words: NDArray[Any]) -> NDArray[Any]:
-        """Return the signed coordinates that words hold: int64, or Python's integers."""
+        """Return the signed coordinates that words, each right modulo the word, hold: int64, or Python's integers."""
         values = words[self.marks :]
         if self.machine:
-            signed, above = values.astype(np.uint64).view(np.int64), _MACHINE_BITS - self.bits
-            signed <<= above
+            above = _MACHINE_BITS - self.bits
+            signed: NDArray[Any] = np.left_shift(values, above, dtype=np.uint64).view(np.int64)
             signed >>= above  # so that the word's highest bit fills those above it
             return signed
         half = 1 << (self.bits - 1)
@@ -285,7 +285,7 @@ class Words:
         SumRefused
             The marks do not count ``contributors``: masks did not cancel. Or a coordinate is out of bounds.
         """
-        if any(int(mark) != contributors % (1 << self.bits) for mark in words[: self.marks]):
+        if any((int(mark) - contributors) % (1 << self.bits) for mark in words[: self.marks]):
             raise SumRefused(
                 "the masked sum is not the sum of everybody's contributions: one is missing, or was made for another "
                 "round or another view of the run",
@@ -333,7 +333,7 @@ class CheckKey(Secret):
         32 bytes that only the parties know, and that serve for this round alone.
     """
 
-    __slots__ = ("_layout", "_matrix", "_raw", "_u", "constant")
+    __slots__ = ("_digits", "_layout", "_matrix", "_raw", "_u", "constant")
 
     def __init__(self, layout: Words, key: bytes) -> None:
         width, d = layout.check_bytes, layout.length
@@ -343,6 +343,7 @@ class CheckKey(Secret):
         self.constant, *self._u = _integers(raw[: width * (1 + rows)], width)
         self._layout, self._raw = layout, raw[width * (1 + rows) :]  # those of v
         self._matrix: NDArray[np.float64] | None = None  # made of them where a vector is added up in digits
+        self._digits = np.empty(0)  # memory for those of a vector: the system takes long to hand it out anew
 
     def of(self, vector: Vector) -> int:
         """Return a number that is <r, x> modulo p, where r_(512 a + b) = u_a v_b, of what the words of x hold.
@@ -375,19 +376,23 @@ class CheckKey(Secret):
         multiplied with those of v, as floats. A sum of at most 4 * 512 products of a digit and a number of
         :meth:`_digits_of_v` is less than 2^44: floats hold it exactly, whatever the order of its parts.
         """
+        layout, count = self._layout, len(self._u) + 1
         if self._matrix is None:
             self._matrix = self._digits_of_v()
-        layout, count = self._layout, len(self._u) + 1
-        rows = np.empty((min(count, _AT_ONCE), min(layout.length, _ROW)), dtype=layout.dtype)
-        flat, digits, sums = rows.ravel(), rows.view("<u2"), np.empty((count, _LIMBS))
-        for a in range(0, count, len(rows)):
-            some = x[a * _ROW :][: len(flat)]
-            flat[: len(some)] = some
-            flat[len(some) :] = 0
-            flat += flat.dtype.type(1 << (layout.bits - 1))
+            self._digits = np.empty((min(count, _AT_ONCE), len(self._matrix)))
+        half = layout.dtype.type(1 << (layout.bits - 1))
+        space = np.empty((len(self._digits), min(layout.length, _ROW)), dtype=layout.dtype)
+        sums = np.empty((count, _LIMBS))
+        for a in range(0, count, len(space)):
+            rows = space[: count - a]
+            flat = rows.ravel()
+            some = x[a * _ROW :][: len(flat)].astype(layout.dtype, copy=False)
+            np.add(some, half, out=flat[: len(some)])
+            flat[len(some) :] = half
             layout.cut(flat)
-            due = min(count - a, len(rows))
-            np.matmul(digits[:due].astype(np.float64), self._matrix, out=sums[a : a + due])
+            digits = self._digits[: len(rows)]
+            digits[...] = rows.view("<u2")
+            np.matmul(digits, self._matrix, out=sums[a : a + len(rows)])
         limbs = sums.astype(np.uint64)
         pairs = limbs[:, ::2] + (limbs[:, 1::2] << np.uint64(16))  # less than 2^61
         columns: list[list[int]] = (pairs + np.uint64(1 << 63)).T.tolist()
@@ -400,9 +405,8 @@ class CheckKey(Secret):
         e + k - 8, because 2^128 is 2 modulo p.
         """
         v = np.ascontiguousarray(np.frombuffer(self._raw, dtype="<u2").reshape(-1, _LIMBS).T).astype(np.float64)
-        digits = self._layout.dtype.itemsize // 2
-        matrix = np.empty((*v.shape, digits))
-        for e in range(digits):
+        matrix = np.zeros((*v.shape, self._layout.dtype.itemsize // 2))
+        for e in range(-(-self._layout.size // 2)):  # those beyond are 0 in every word
             matrix[e:, :, e] = v[: _LIMBS - e]
             matrix[:e, :, e] = 2 * v[_LIMBS - e :]
         return matrix.reshape(_LIMBS, -1).T
