@@ -47,8 +47,10 @@ class Shower:
         self._study = study
         self._hellos = tuple(hellos)
         self._all = shows_all(study)
-        self._tree = () if self._all else tree_of(self._hellos)
-        self.root = b"" if self._all else self._tree[-1][0]
+        tree = () if self._all else tree_of(self._hellos)
+        self.root = b"" if self._all else tree[-1][0]
+        # Made once, for each is shown to all neighbours of its party.
+        self._paths = () if self._all else tuple(path_to(tree, place) for place in range(len(self._hellos)))
 
     def roster(self, box_key: bytes, nonce: bytes, proof: bytes, program: bytes) -> Roster:
         """Return the roster, with Charlie's own key, nonce, proof that the key is his, and hash of his program."""
@@ -64,10 +66,9 @@ class Shower:
             for at in range(0, len(names), MOST_AT_ONCE):
                 yield Hellos(hellos=self._hellos[at : at + MOST_AT_ONCE], paths=())
             return
-        due = set(shown_to(self._study, coin_of(run, self.root), name))
-        places = [place for place, other in enumerate(names) if other in due]
+        places = [self._study.place_of[other] for other in shown_to(self._study, coin_of(run, self.root), name)]
         hellos = tuple(self._hellos[place] for place in places)
-        yield Hellos(hellos=hellos, paths=tuple(path_to(self._tree, place) for place in places))
+        yield Hellos(hellos=hellos, paths=tuple(self._paths[place] for place in places))
 
 
 class Shown:
