@@ -47,6 +47,7 @@ __all__ = ["Figures", "free_port", "measure", "study_of"]
 
 _RECORDS = 20  # of each party
 _TICK = 0.1  # seconds between two looks at a session in which nothing happens
+_PATIENCE = 900.0  # seconds for the parties to end after Charlie, on a machine that is busy with other work
 
 
 def study_of(names: list[str], keys: dict[str, PublicKeys], d: int, rounds: int, address: str) -> Study:
@@ -284,7 +285,7 @@ def measure(K: int, rounds: int, d: int, processes: int) -> dict[str, Any]:
     figures.observe("stage", name="end")
     memory = _rss() - begun
     E += _E()
-    parties = sorted((told.get(timeout=120) for _ in children), key=lambda p: study.place_of[p["begins"]])
+    parties = sorted((told.get(timeout=_PATIENCE) for _ in children), key=lambda p: study.place_of[p["begins"]])
     e = median(E)
     stages = [name for name, _, _ in figures.marks]
     first, last = stages[stages.index("stage keys") + 1], "last round"
