@@ -21,7 +21,6 @@ Paillier, EUROCRYPT 1999. Damgard, Jurik, Nielsen, International Journal of Info
 """
 
 import hashlib
-import math
 import os
 import threading
 from collections.abc import Callable, Sequence
