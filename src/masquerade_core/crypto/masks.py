@@ -198,8 +198,8 @@ class Words:
         return np.array([v % modulus for v in as_integers(vector)], dtype=np.uint64 if self.machine else object)
 
     def read(self, raw: bytes) -> NDArray[Any]:
-        """Return words, each right modulo the word, from their bytes, whose number the caller has checked."""
-        return self._apart(raw + bytes(_SPARE), 0, len(raw) // self.size).copy()
+        """Return words from their bytes, whose number the caller has checked."""
+        return self.cut(self._apart(raw + bytes(_SPARE), 0, len(raw) // self.size).copy())
 
     def _apart(self, raw: bytes, start: int, count: int) -> NDArray[Any]:
         """Return so many words from bytes, of which ``_SPARE`` more follow: each is right modulo the word.
