@@ -7,6 +7,7 @@ threads share may differ in its last bit. A call that was lost with its process 
 import contextlib
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -155,10 +156,24 @@ def _dask_backend(client: Any) -> Any:
 
 
 def _closed(answers: Any) -> None:
-    """End what is still running, without joblib's warning that it was ended."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        answers.close()
+    """End what is still running, without joblib's warning that it was ended.
+
+    The thread of joblib's pool forgets what waits, and may then look it up: a KeyError that changes nothing, for the
+    processes have ended and nobody waits. It would be shown as a traceback beside the sentence that says what failed.
+    """
+    before = threading.excepthook
+
+    def unless_ended(args: Any) -> None:
+        if not (args.exc_type is KeyError and getattr(args.thread, "name", "") == "ExecutorManagerThread"):
+            before(args)
+
+    threading.excepthook = unless_ended
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            answers.close()
+    finally:
+        threading.excepthook = before
 
 
 @contextlib.contextmanager

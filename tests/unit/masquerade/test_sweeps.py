@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,9 @@ import pytest
 import masquerade
 import masquerade.sweeps
 from masquerade.simulation import WATERMARK
+from masquerade.workers import Call, in_workers
 from masquerade_core.data.schema import Dataset
-from masquerade_core.errors import BadInput, RefusedLocally
+from masquerade_core.errors import BadInput, MasqueradeError, RefusedLocally
 from masquerade_core.study import Study
 from masquerade_lab.audit.canary import others, study_of
 from tests.messages import raises
@@ -74,3 +78,22 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed() -> None:
         masquerade.simulate(study, _data(4), seed=5)
     assert caught.value.message == f"task seed {named[0]}: {alone.value.message}"
     assert caught.value.hint == alone.value.hint
+
+
+def test_a_pool_that_is_ended_while_it_takes_up_a_task_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    from joblib.externals.loky.process_executor import _ExecutorManagerThread
+
+    processed, waited, shown = _ExecutorManagerThread.process_result_item, [], threading.excepthook
+
+    def until_it_is_ended(thread: Any, item: Any) -> None:
+        processed(thread, item)  # and with it, the next task is submitted
+        deadline = time.monotonic() + 20
+        while not thread.executor_flags.kill_workers and time.monotonic() < deadline:
+            time.sleep(0.001)
+        waited.append(thread.executor_flags.kill_workers)
+
+    monkeypatch.setattr(_ExecutorManagerThread, "process_result_item", until_it_is_ended)
+    with pytest.raises(MasqueradeError, match="ZeroDivisionError"):
+        list(in_workers([Call(f"{n}", operator.truediv, (n, 0)) for n in range(20)], jobs=2))
+    assert waited == [True]
+    assert threading.excepthook is shown
