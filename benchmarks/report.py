@@ -10,6 +10,7 @@ from typing import Any
 
 import gmpy2
 import phe
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -70,7 +71,7 @@ GATES = (
     Gate("masks, a round, ordinary party, K=60", "masks party K=60", 0.16),
     Gate("masks, a round, ordinary party, d=5,000", "masks party d=5000", 0.2),
     Gate("masks, d=5,000, Paillier's party / ordinary party", "masks party d=5000, Paillier / masks", 30, least=True),
-    Gate("masks, d=100,000, 2 neighbours: party / ChaCha20", "masks party / ChaCha20, 2 neighbours", 6),
+    Gate("masks, d=100,000, 2 neighbours: party / ChaCha20", "masks party / ChaCha20, 2 neighbours", 3.5),
     Gate("masks, d=10,000, 64 neighbours: party / ChaCha20", "masks party / ChaCha20, 64 neighbours", 2),
     Gate("masks, psgd, ordinary party, all included", "masks psgd party", 0.25),
     Gate("masks, psgd, first party, all included", "masks psgd first party", 0.28),
@@ -121,7 +122,12 @@ def _measured(bench: Bench) -> tuple[Gate, ...]:
 
 def _print_gates(bench: Bench, console: Console, slack: float) -> bool:
     table = Table(
-        "figure", title="Limits", caption="in E, unless something else is said; * by one ordinary party, whole frames"
+        "figure",
+        title="Limits",
+        caption="in E, unless something else is said; * by one ordinary party, whole frames",
+        box=box.SIMPLE_HEAD,  # narrow: at 80 columns no word of a figure's name is cut
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     for column in ("min", "median", "max", "limit", "phe", "phe/ours"):
         table.add_column(column, justify="right")

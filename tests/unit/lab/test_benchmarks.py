@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 
 import pytest
@@ -9,7 +10,7 @@ from benchmarks import naive, wall
 from benchmarks.alone import charlie_alone
 from benchmarks.measure import Bench, make_data, make_study, run_metered
 from benchmarks.meter import EXCLUDED, MESSAGE_STEPS, Meter, MeteredTable, step_of
-from benchmarks.report import GATES
+from benchmarks.report import GATES, print_report
 from benchmarks.sums import (
     gradient_layout,
     gradient_study,
@@ -18,6 +19,7 @@ from benchmarks.sums import (
     run_masked_ring,
     run_ring,
 )
+from rich.console import Console
 
 from masquerade_core.crypto.paillier import PublicKey
 from masquerade_core.rng import SystemRng
@@ -159,6 +161,16 @@ def test_a_missed_limit_is_reported() -> None:
     assert gate.passes(bench)
     bench.values = {"comparison": [3.0, 4.1, 4.2]}
     assert [gate.passes(bench, slack) for slack in (1.0, 2.0)] == [False, True]
+
+
+def test_a_screen_of_80_columns_shows_the_name_of_every_figure() -> None:
+    bench, shown = Bench(1), io.StringIO()
+    for name in [gate.figure for gate in GATES] + [gate.against for gate in GATES if gate.against]:
+        bench.values[name] = [20_000.0]
+    print_report(bench, Console(width=80, file=shown))
+    assert "…" not in shown.getvalue()
+    words = set(shown.getvalue().split())
+    assert all(words >= set(gate.title.split()) for gate in GATES)
 
 
 def test_a_busy_machine_excuses_time_and_nothing_that_is_counted() -> None:
