@@ -166,10 +166,10 @@ class Sums:
                 else:
                     hessian += (rows.T * curvature) @ rows
             return hessian
-        sums = np.zeros(1 + d)
+        sums, moved = np.zeros(1 + d), self.w.any()  # a fit begins at 0
         for some in cached_rows(X):
             rows, signs, loss = X[some], y[some], self._loss_of(some)
-            margins = signs * (rows @ self.w)
+            margins = signs * (rows @ self.w) if moved else np.zeros(len(rows))
             sums[0] += loss.value(margins).sum()
             sums[1:] += rows.T @ (loss.derivative(margins) * signs)
         return sums
@@ -193,14 +193,15 @@ def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear:
         return hessian
 
     d = len(start.w)
-    if d <= _FEW:
-        w, (value, gradient) = start.w, first_order(start.w)
-    else:
-        w, value, gradient = approach(first_order, start.w, d // _PART)
+    w, (value, gradient) = start.w, first_order(start.w)
+    if d > _FEW:
+        # Of records of length 1, no matter where they lie, the second derivatives are so large on average.
+        curvature = Lambda + extra + 1 / (4 * d)
+        w, value, gradient = approach(first_order, (w, value, gradient), d // _PART, curvature)
         if np.linalg.norm(gradient) > TOLERANCE:
             with suppress(np.linalg.LinAlgError):  # rounding errors leave no root; Newton's method goes on
                 along = np.linalg.inv(np.linalg.cholesky(second_order(w))).T
-                w, value, gradient = approach(first_order, w, d // _PART, along)
+                w, value, gradient = approach(first_order, (w, value, gradient), d // _PART, 1.0, along)
     for _ in range(_MAX_STEPS):
         if np.linalg.norm(gradient) <= TOLERANCE:
             return w
@@ -218,7 +219,11 @@ def _newton(added: Callable[[Sums], _Array], start: Sums, Lambda: float, linear:
 
 
 def approach(
-    first_order: Callable[[_Array], tuple[float, _Array]], start: _Array, steps: int, along: _Array | None = None
+    first_order: Callable[[_Array], tuple[float, _Array]],
+    start: tuple[_Array, float, _Array],
+    steps: int,
+    curvature: float,
+    along: _Array | None = None,
 ) -> tuple[_Array, float, _Array]:
     """Return w, the value there and the gradient, whose norm is below ``TOLERANCE`` if L-BFGS comes so near.
 
@@ -228,28 +233,38 @@ def approach(
     ----------
     first_order : callable
         w -> (value, gradient) of a strongly convex function.
-    start : ndarray, shape (d,)
+    start : (ndarray, float, ndarray), shapes (d,) and (d,)
+        A point, the value there and the gradient.
     steps : int
         After so many, L-BFGS goes on only where as many more will do, if the gradient falls as it fell so far.
+    curvature : float
+        The second derivative along the gradient, about. The first step is as long as Newton's method would make it.
     along : ndarray, shape (d, d), optional
-        L-BFGS then looks for v in w = start + along v. Few steps do if the second derivatives by v are near to 1.
+        L-BFGS then looks for v in w = start + along v, and ``curvature`` is that by v. Few steps do if the second
+        derivatives by v are near to 1.
     """
-    norms: list[float] = []
-    best: list[tuple[_Array, float, _Array]] = []
+    origin, norms, best = start[0], [float(np.linalg.norm(start[2]))], [start]
+
+    def by_v(gradient: _Array) -> _Array:
+        return gradient if along is None else gradient @ along
+
+    scale = float(np.linalg.norm(by_v(start[2]))) / curvature  # SciPy's first step has the length 1
 
     def watched(v: _Array) -> tuple[float, _Array]:
-        w = start + (v if along is None else along @ v)
+        if not v.any():
+            return start[1], scale * by_v(start[2])
+        w = origin + scale * (v if along is None else along @ v)
         value, gradient = first_order(w)
         norms.append(float(np.linalg.norm(gradient)))
-        if not best or value <= best[0][1] or norms[-1] <= _GOAL:
+        if value <= best[0][1] or norms[-1] <= _GOAL:
             best[:] = [(w, value, gradient)]
         if norms[-1] <= _GOAL or (len(norms) > steps and _left(norms) > steps):
             raise _Enough
-        return value, gradient if along is None else gradient @ along
+        return value, scale * by_v(gradient)
 
     options = {"maxiter": 2 * steps, "gtol": 0.0, "ftol": 0.0, "maxcor": _MEMORY}
     with np.errstate(all="ignore"), suppress(_Enough):
-        minimize(watched, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+        minimize(watched, np.zeros_like(origin), jac=True, method="L-BFGS-B", options=options)
     return best[0]
 
 

@@ -147,7 +147,9 @@ def _newton(X: _Array, T: _Array, Lambda: float) -> _Array:
         return float(value), ((P / total - T).T @ X / len(X) + Lambda * W).ravel()
 
     if W.size > _FEW:
-        W = approach(first_order, W.ravel(), _MAX_QUICK_STEPS)[0].reshape(W.shape)
+        w = W.ravel()
+        curvature = Lambda + (1 - 1 / len(W)) / w.size  # of records of length 1, on average
+        W = approach(first_order, (w, *first_order(w)), _MAX_QUICK_STEPS, curvature)[0].reshape(W.shape)
     value = softmax_objective(W, X, T, Lambda)
     for _ in range(_MAX_STEPS):
         P = softmax_probabilities(X, W)

@@ -117,8 +117,8 @@ def test_where_quasi_newton_steps_come_near_or_not_the_gradient_is_within_the_to
     w = fit(X, y, Lambda, linear=linear)
     assert gradient_norm(w, X, y, Lambda, linear=linear) <= TOLERANCE
 
-    def nowhere_near(first_order: _FirstOrder, start: _Array, steps: int, along: _Array | None = None) -> _Point:
-        return (start + 1.0, *first_order(start + 1.0))
+    def nowhere_near(first_order: _FirstOrder, start: _Point, *_: object) -> _Point:
+        return (start[0] + 1.0, *first_order(start[0] + 1.0))
 
     monkeypatch.setattr(erm, "approach", nowhere_near)
     other = fit(X, y, Lambda, linear=linear)
@@ -136,6 +136,20 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(Sums, "__call__", counted)
     return made
+
+
+@pytest.mark.parametrize(("d", "Lambda", "most"), [(60, 1e-4, 13), (100, 1e-6, 18)])
+def test_the_first_step_is_about_as_long_as_newton_s(
+    d: int, Lambda: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of length 1, as SciPy makes it, is far too short here: its line search takes sums to find that out."""
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((5000, d))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    y = np.where(X @ rng.standard_normal(d) + 0.1 * rng.standard_normal(5000) > 0, 1.0, -1.0)
+    made = _counted(monkeypatch)
+    fit(X, y, Lambda)
+    assert made.count(False) <= most
 
 
 def test_with_many_coordinates_no_matrix_of_second_derivatives_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
